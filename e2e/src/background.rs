@@ -73,6 +73,28 @@ impl Background {
         }
     }
 
+    /// Kills it and waits until it is gone.
+    pub fn kill(&mut self) {
+        // Errors mean that it has ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+
+    /// Asks it to shut down, and fails with the end of its output if it does so with an error.
+    pub fn terminate(&mut self) -> Result<(), E2eError> {
+        let id = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status();
+        let ended = asked.and_then(|_| self.child.wait());
+        match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(self.ended(status)),
+            Err(source) => Err(E2eError::Program {
+                program: self.name.clone(),
+                source,
+            }),
+        }
+    }
+
     fn ended(&self, status: ExitStatus) -> E2eError {
         E2eError::Failed {
             command: self.name.clone(),
@@ -84,9 +106,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.kill();
     }
 }
 

@@ -100,6 +100,7 @@ struct Description {
     certificate_authority: PathBuf,
     logs: PathBuf,
     static_pods: PathBuf,
+    cgroup: String,
     programs: BTreeMap<String, PathBuf>,
 }
 
@@ -188,6 +189,12 @@ impl Cluster {
         &self.description.logs
     }
 
+    /// The cgroup of the cluster's pods, in every hierarchy. It is removed with the cluster, with
+    /// all processes in it.
+    pub fn cgroup(&self) -> &str {
+        &self.description.cgroup
+    }
+
     /// The folder from which the kubelet reads static pods.
     pub(crate) fn static_pod_folder(&self) -> &Path {
         &self.description.static_pods
@@ -259,6 +266,18 @@ impl Cluster {
         let kubeconfig = self.description.kubeconfig.display().to_string();
         let arguments = [&["--kubeconfig", kubeconfig.as_str()], arguments].concat();
         run_to_end(&self.program("kubectl")?, &arguments).await
+    }
+
+    /// Runs a script for bash as an administrator; `kubectl` in it uses this namespace.
+    pub async fn shell(&self, namespace: &str, script: &str) -> Result<KubectlOutput, E2eError> {
+        let kubectl = self.program("kubectl")?;
+        let setup = format!(
+            "export SHELL=/bin/bash KUBECONFIG='{}'; \
+             kubectl() {{ '{}' --namespace='{namespace}' \"$@\"; }}; export -f kubectl; {script}",
+            self.description.kubeconfig.display(),
+            kubectl.display(),
+        );
+        run_to_end(Path::new("/bin/bash"), &["-euo", "pipefail", "-c", &setup]).await
     }
 
     /// Runs `helm` as an administrator.

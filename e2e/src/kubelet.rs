@@ -45,17 +45,10 @@ impl Kubelet {
     /// The kubelet of the cluster's node, whose certificate must be signed by the cluster's
     /// authority for the node. Without `access` no token is sent.
     pub fn of(cluster: &Cluster, access: Option<&Access>) -> Result<Self, E2eError> {
-        let authority = PemSource::File(cluster.authority().to_owned());
-        let roots = TrustRoots::load("kubelets", vec![authority], SystemTime::now())?;
-        let options = ClientOptions {
-            alpn: vec![Alpn::Http11],
-            ..ClientOptions::default()
-        };
         let address = cluster.kubelet_address();
-        let names = PeerNames::new([cluster.node_name(), &address.ip().to_string()])?;
         Ok(Self {
             address,
-            tls: ClientTls::trusting(roots, &options)?.for_peer(names),
+            tls: verified_by(cluster, &[cluster.node_name(), &address.ip().to_string()])?,
             access: access.cloned(),
         })
     }
@@ -107,6 +100,18 @@ impl Kubelet {
             }),
         }
     }
+}
+
+/// TLS to a server of these names whose certificate the cluster's authority signed.
+pub(crate) fn verified_by(cluster: &Cluster, names: &[&str]) -> Result<ClientTls, E2eError> {
+    let authority = PemSource::File(cluster.authority().to_owned());
+    let roots = TrustRoots::load("kubelets", vec![authority], SystemTime::now())?;
+    let options = ClientOptions {
+        alpn: vec![Alpn::Http11],
+        ..ClientOptions::default()
+    };
+    let names = PeerNames::new(names.iter().copied())?;
+    Ok(ClientTls::trusting(roots, &options)?.for_peer(names))
 }
 
 /// Sends one request to a server on a new connection.

@@ -30,6 +30,7 @@
 //! | images that are pulled slowly or after refusals, and what the runtime logged of the pulls | [`Registry`], [`runtime_pulls`] |
 //! | the watch streams of a namespace, as fixtures of other tests | [`Recorder`] |
 //! | a pod from a file of the node | [`StaticPod`] |
+//! | `kubevitals node` beside the kubelet | [`VirtualNode`] |
 //! | the records of pods that `kubevitals transitions` writes | [`RecordReader`] |
 //! | our server in pods, from the shipped manifest | [`InstalledServer`], [`Manifest`] |
 //! | our Helm chart, and what remains of it | [`Release`], [`Inventory`] |
@@ -69,6 +70,7 @@ mod server;
 mod static_pod;
 mod transitions;
 mod usage;
+mod virtual_node;
 mod wait;
 
 pub use access::{Access, Rule};
@@ -95,4 +97,5 @@ pub use server::{DirectClient, MetricsApiServer};
 pub use static_pod::StaticPod;
 pub use transitions::RecordReader;
 pub use usage::{ResourceMetrics, Series};
+pub use virtual_node::VirtualNode;
 pub use wait::{DEADLINE, has_condition, is_ready, phase_is};

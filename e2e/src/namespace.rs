@@ -225,6 +225,11 @@ impl TestNamespace {
         self.cluster.kubectl(&arguments).await?.succeeded()
     }
 
+    /// Runs a script for bash as an administrator; `kubectl` in it uses this namespace.
+    pub async fn shell(&self, script: &str) -> Result<String, E2eError> {
+        self.cluster.shell(&self.name, script).await?.succeeded()
+    }
+
     /// Ends a test that passed: deletes all its objects, and does not wait for the namespace to be
     /// gone.
     pub async fn finish(mut self) -> Result<(), E2eError> {

@@ -25,7 +25,7 @@ const METRICS_SERVER_RULES: &[Rule] = &[
 const SERVICE: &str = "kubevitals-server";
 
 /// Interval at which a starting server is checked.
-const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A server as a process in the cluster's network, with the rights of its own manifests and
 /// verified TLS on both sides. Only one test at a time can serve an API.
@@ -203,7 +203,7 @@ fn common_arguments(
 }
 
 /// Returns once a process has ended.
-async fn end_of(process: &mut Background) -> E2eError {
+pub(crate) async fn end_of(process: &mut Background) -> E2eError {
     let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     loop {
         ticks.tick().await;

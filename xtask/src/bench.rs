@@ -156,6 +156,10 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
         step::run(
             cargo()
                 .args(["build", "--locked", "--package=kubevitals"])
+                .arg(format!(
+                    "--features={},sim",
+                    step::SHIPPED_FEATURES.join(",")
+                ))
                 .arg(format!("--profile={DIST}")),
         )?;
     }

@@ -12,6 +12,10 @@ use anyhow::{Context, Result, bail};
 /// Names a file that steps are appended to: `.ci/run` lists the slowest of several commands.
 const STEPS_VARIABLE: &str = "KUBEVITALS_STEPS";
 
+/// The features of the program that is shipped. Benchmarks measure it with them, on the simulated
+/// cluster of the feature `sim`.
+pub const SHIPPED_FEATURES: [&str; 2] = ["jemalloc", "pprof"];
+
 /// Completed steps, for the summary at the end.
 #[derive(Debug, Default)]
 pub struct Steps {

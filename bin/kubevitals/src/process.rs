@@ -288,7 +288,7 @@ mod tests {
         let tasks = TaskSet::new(&context.health, shutdown).unwrap();
         let admin = context.start_admin(&tasks).await.unwrap();
         drop(admin.stop);
-        let failure = tasks.failed().await;
+        let failure = tasks.expect_failure().await;
         assert_eq!(failure.to_string(), "task admin-server ended unexpectedly");
     }
 

@@ -47,7 +47,7 @@ struct Plain {
     about: &'static str,
 }
 
-const PLAIN: [Plain; 3] = [
+const PLAIN: [Plain; 4] = [
     Plain {
         paths: &["server.yaml", "kustomize/base/server.yaml"],
         values: "transitions.enabled=false",
@@ -72,6 +72,19 @@ const PLAIN: [Plain; 3] = [
 #
 # Two replicas, of which the leader writes. The role reads pods and events, and owns one Lease; it reads no Secrets and
 # changes nothing else.
+",
+    },
+    Plain {
+        paths: &["node.yaml"],
+        values: "node.enabled=true,server.enabled=false,transitions.enabled=false",
+        kind: None,
+        about: "\
+# kubevitals node: usage of every node, its pods and containers, read from cgroups and /proc beside the kubelet.
+#
+#   kubectl apply -f deploy/node.yaml
+#
+# An unprivileged process on each node that reads files of the node and changes nothing. It needs hostPID and two
+# hostPath volumes, which a namespace admits that enforces no Pod Security Standard, or `privileged`.
 ",
     },
     Plain {

@@ -50,6 +50,8 @@ pub(crate) struct Description {
     pub(crate) logs: PathBuf,
     /// The folder from which the kubelet reads static pods.
     pub(crate) static_pods: PathBuf,
+    /// The cgroup of the pods, in every hierarchy.
+    pub(crate) cgroup: String,
     /// By name: the components' programs, and `kubectl`.
     pub(crate) programs: BTreeMap<String, PathBuf>,
 }
@@ -106,6 +108,7 @@ impl Description {
             network_namespace: PathBuf::from(format!("/proc/{}/ns/net", state.holder.pid)),
             logs: layout.path("logs"),
             static_pods: layout.path(STATIC_PODS),
+            cgroup: layout.cgroup(),
             programs: paths,
         }
     }

@@ -29,6 +29,9 @@ const ROLLING_RESTARTS: usize = 10;
 /// interval at which a kubelet samples.
 const MAX_AGE: Duration = Duration::from_mins(1);
 
+/// The arguments of the server in its Deployment.
+const ARGS: &str = "/spec/template/spec/containers/0/args";
+
 /// Failures of one request that are kept, to be shown.
 const MAX_SHOWN: usize = 5;
 
@@ -230,13 +233,23 @@ async fn the_shipped_manifest_serves_kubectl_and_both_versions() -> anyhow::Resu
 /// response lacks a pod.
 #[tokio::test]
 async fn rolling_restarts_fail_no_request_and_leave_no_gap() -> anyhow::Result<()> {
+    /// A new replica waits for a resolution while another serves: with the 15 s of the manifest
+    /// most of the test would be that wait. The age at which usage is stale is that of the
+    /// manifest.
+    const SHORTER: [&str; 2] = ["--metric-resolution=3s", "--staleness=45s"];
     let cluster = Cluster::from_env().await?;
     let _guard = cluster.shared().await;
     let namespace = cluster.namespace("rollout").await?;
     let burner_pod = Burner::new("burner").cpu_millicores(50);
     namespace.apply(&burner_pod.pod()).await?;
     namespace.wait_for::<Pod>("burner", is_ready).await?;
-    let server = InstalledServer::install(&namespace).await?;
+    let server = InstalledServer::install_changed(&namespace, |manifest| {
+        let deployment = manifest.object_mut("Deployment", "kubevitals-server");
+        let args = deployment.unwrap().pointer_mut(ARGS).unwrap();
+        let args = args.as_array_mut().unwrap();
+        args.extend(SHORTER.map(Value::from));
+    })
+    .await?;
     until_served(&namespace).await;
 
     let client = client_without_retries(&cluster)?;

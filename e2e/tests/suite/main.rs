@@ -19,6 +19,7 @@ mod install;
 mod kubelet_facts;
 mod metrics_server;
 mod monitoring;
+mod node;
 mod pod_life;
 mod profiles;
 mod server;

@@ -35,8 +35,6 @@ struct Cause {
     /// The phase that takes longest, and its container.
     phase: &'static str,
     container: Option<&'static str>,
-    /// The phase in an explanation, which has no time for a startup probe that passed.
-    explained: Option<&'static str>,
     /// Words of the sentence.
     words: &'static [&'static str],
 }
@@ -67,15 +65,12 @@ const CAUSES: [Cause; 23] = [
         "migrate",
         &["init container migrate took", "restarted 2 times"],
     ),
-    Cause {
-        explained: Some("readiness"),
-        ..ready(
-            "slow-startup",
-            "startup_probe",
-            "app",
-            &["took", "to pass its startup probe"],
-        )
-    },
+    ready(
+        "slow-startup",
+        "startup_probe",
+        "app",
+        &["took", "to pass its startup probe"],
+    ),
     ready(
         "slow-readiness",
         "readiness",
@@ -166,7 +161,6 @@ const fn ready(
         outcome: "ready",
         phase,
         container: Some(container),
-        explained: None,
         words,
     }
 }
@@ -209,10 +203,6 @@ impl Cause {
         };
         expect("outcome", self.outcome, outcome);
         let longest = |field: &str| lifecycle["longest"][field].as_str().unwrap_or_default();
-        if let Some(phase) = self.explained.filter(|_| is_explained) {
-            expect("longest phase", phase, longest("phase"));
-            return wrong;
-        }
         if !self.phase.is_empty() {
             expect("longest phase", self.phase, longest("phase"));
             let container = self.container.unwrap_or_default();

@@ -19,6 +19,10 @@ pub(crate) const TOKENS: &[&[u8]] = &[
 ];
 
 /// A line that is parsed, written and parsed again is the same.
+///
+/// # Panics
+///
+/// If the property is violated.
 pub fn log_line(input: &[u8]) {
     let Some(line) = LogLine::parse(input) else {
         return;

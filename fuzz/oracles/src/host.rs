@@ -53,6 +53,10 @@ fn number(text: &[u8]) -> Option<u64> {
 }
 
 /// Parsers agree with simple ones, keep their limits, and read back what they found.
+///
+/// # Panics
+///
+/// If the property is violated.
 pub fn host_files(input: &[u8]) {
     let values = keyed(input);
     let value = |key: &str| values.get(key.as_bytes()).copied().flatten();

@@ -41,9 +41,6 @@ pub struct Toolchain {
 /// The profile of what is shipped.
 pub const DIST: &str = "dist";
 
-/// The features of what is shipped: those of a default build without the simulated cluster.
-pub const FEATURES: [&str; 2] = ["jemalloc", "pprof"];
-
 /// A folder of this machine that compilers would write into the binary.
 #[derive(Debug, Clone)]
 struct Remapped {
@@ -113,12 +110,12 @@ impl Build<'_> {
             .args(["build", "--locked", "--no-default-features"])
             .arg(format!("--package={PROGRAM}"))
             .arg(format!("--bin={PROGRAM}"))
-            .arg(format!("--features={}", FEATURES.join(",")))
+            .arg(format!("--features={}", step::SHIPPED_FEATURES.join(",")))
             .arg(format!("--profile={}", self.profile))
             .arg(format!("--target={triple}"))
             // What is shipped has its own features, however this machine's cargo is configured.
             .env_remove("CARGO_RESOLVER_FEATURE_UNIFICATION")
-            .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(remapped))
+            .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(self.target, remapped))
             .env(format!("CFLAGS_{variable}"), c_flags(remapped));
         if !self.target.runs_here() {
             let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
@@ -234,8 +231,13 @@ fn remapped_paths(target_folder: &Path) -> Result<Vec<Remapped>> {
 }
 
 /// Flags are separated by a character that no path has.
-fn rust_flags(remapped: &[Remapped]) -> OsString {
+fn rust_flags(target: Target, remapped: &[Remapped]) -> OsString {
     let mut flags = OsString::from("-Ctarget-feature=+crt-static");
+    if target.c_library() == "glibc" {
+        // A bit for each pointer that is relocated at the start, instead of 24 bytes. glibc reads
+        // that since 2.36.
+        flags.push("\x1f-Clink-arg=-Wl,-z,pack-relative-relocs");
+    }
     for path in remapped {
         flags.push("\x1f--remap-path-prefix=");
         flags.push(&path.from);
@@ -357,15 +359,20 @@ mod tests {
             to: "/cargo".to_owned(),
             inside: &[],
         }];
-        let flags = rust_flags(&paths).into_string().unwrap();
-        let flags: Vec<&str> = flags.split('\x1f').collect();
-        assert_eq!(
-            flags,
-            [
-                "-Ctarget-feature=+crt-static",
-                "--remap-path-prefix=/home/a b=/cargo"
-            ]
-        );
+        let flags = |target| {
+            let flags = rust_flags(target, &paths).into_string().unwrap();
+            flags
+                .split('\x1f')
+                .map(str::to_owned)
+                .collect::<Vec<String>>()
+        };
+        let wanted = [
+            "-Ctarget-feature=+crt-static",
+            "-Clink-arg=-Wl,-z,pack-relative-relocs",
+            "--remap-path-prefix=/home/a b=/cargo",
+        ];
+        assert_eq!(flags(Target::Amd64Gnu), wanted);
+        assert_eq!(flags(Target::Amd64Musl), [wanted[0], wanted[2]]);
     }
 
     #[test]

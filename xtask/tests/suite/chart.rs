@@ -9,20 +9,56 @@ use crate::read;
 
 const CHART: &str = "deploy/chart/kubevitals";
 
-/// The rights that the roles need, as `VERBS GROUP/RESOURCES [NAMES]`. No account has any other.
-const RIGHTS: [&str; 10] = [
-    "get /nodes/metrics",
-    "get /nodes/stats",
-    "create /serviceaccounts/token [NAME]",
-    "list,watch /pods,nodes",
-    "get,patch apiregistration.k8s.io/apiservices [v1.metrics.k8s.io,v1beta1.metrics.k8s.io]",
-    "list,watch /pods",
-    "list,watch /events",
-    "list,watch /nodes",
-    "get,update coordination.k8s.io/leases [NAME]",
-    // Roles of Kubernetes, whose rules are not known here.
-    " /",
+/// The rights that each role needs, as `VERBS GROUP/RESOURCES [NAMES]`. Its accounts have no other.
+const RIGHTS: [(&str, &[&str]); 3] = [
+    (
+        "server",
+        &[
+            "get /nodes/metrics",
+            "get /nodes/stats",
+            "create /serviceaccounts/token [NAME]",
+            "list,watch /pods,nodes",
+            "get,patch apiregistration.k8s.io/apiservices [v1.metrics.k8s.io,v1beta1.metrics.k8s.io]",
+            REVIEWS,
+        ],
+    ),
+    (
+        "transitions",
+        &[
+            "list,watch /pods",
+            "list,watch /events",
+            "list,watch /nodes",
+            "get,update coordination.k8s.io/leases [NAME]",
+        ],
+    ),
+    (
+        "node",
+        &[
+            // The provider `host` has these two, and reviews.
+            "get,list,watch /pods",
+            "get /nodes",
+            REVIEWS,
+            "create,get,patch /nodes",
+            "patch /nodes/status",
+            "get,list,watch,delete /pods",
+            "patch /pods/status",
+            "create,patch /events",
+            "get /configmaps,secrets",
+            "create /serviceaccounts/token",
+            "list /services",
+            "create,get,update coordination.k8s.io/leases",
+        ],
+    ),
 ];
+
+/// The rights of a DaemonSet that reads nodes.
+const HOST_RIGHTS: [&str; 3] = ["get,list,watch /pods", "get /nodes", REVIEWS];
+
+/// Roles of Kubernetes, whose rules are not known here.
+const REVIEWS: &str = " /";
+
+/// What the provider `host` reads of its node, besides processes.
+const HOST_PATHS: [&str; 2] = ["/sys/fs/cgroup", "/var/log"];
 
 /// The values of metrics-server's chart 3.13.1.
 const PEER_VALUES: &str = "
@@ -79,7 +115,11 @@ fn the_version_is_that_of_the_workspace() {
     assert_eq!(text(&chart, "/appVersion"), version);
     let values = yaml(&format!("{CHART}/values.yaml"));
     let repository = text(&values, "/image/repository");
-    for file in ["deploy/server.yaml", "deploy/transitions.yaml"] {
+    for file in [
+        "deploy/node.yaml",
+        "deploy/server.yaml",
+        "deploy/transitions.yaml",
+    ] {
         let image = format!("image: {repository}:{version}\n");
         assert!(read(file).contains(&image), "{file} has no {image}");
     }
@@ -135,6 +175,17 @@ fn values_of_the_chart_of_metrics_server_are_accepted_or_listed_as_missing() {
     }
 }
 
+/// Returns the rights of an account that these objects give it.
+fn rights(objects: &[Value], account: &Value) -> Vec<(String, String)> {
+    let name = format!(
+        "{}/{}",
+        text(account, "/metadata/namespace"),
+        text(account, "/metadata/name")
+    );
+    let rules = rules(objects, &name).into_iter();
+    rules.map(|(role, rule)| (role, right(rule))).collect()
+}
+
 #[test]
 fn accounts_have_the_rights_of_their_roles_and_no_others() {
     let mut used = BTreeSet::new();
@@ -144,24 +195,30 @@ fn accounts_have_the_rights_of_their_roles_and_no_others() {
             .iter()
             .filter(|object| text(object, "/kind") == "ServiceAccount");
         for account in accounts {
-            let (namespace, name) = (
-                text(account, "/metadata/namespace"),
-                text(account, "/metadata/name"),
-            );
-            for (role, rule) in rules(&objects, &format!("{namespace}/{name}")) {
-                let right = right(rule);
+            let component = text(account, "/metadata/labels/app.kubernetes.io~1component");
+            let is_role_of = |role: &str| {
+                role == component
+                    || component == "combined" && ["server", "transitions"].contains(&role)
+            };
+            let of_roles = RIGHTS.iter().filter(|(role, _)| is_role_of(role));
+            let known: Vec<(&str, &str)> = of_roles
+                .flat_map(|(role, rights)| rights.iter().map(|right| (*role, *right)))
+                .collect();
+            for (role, right) in rights(&objects, account) {
+                let found = known.iter().filter(|(_, known)| *known == right);
+                let found: Vec<_> = found.copied().collect();
                 assert!(
-                    RIGHTS.contains(&right.as_str()),
-                    "{file}: {role} gives {name} {right:?}"
+                    !found.is_empty(),
+                    "{file}: {role} gives {component} {right:?}"
                 );
-                used.insert(right);
+                used.extend(found);
             }
         }
     }
-    let unused: Vec<&&str> = RIGHTS
+    let all = RIGHTS
         .iter()
-        .filter(|right| !used.contains(**right))
-        .collect();
+        .flat_map(|(role, rights)| rights.iter().map(|right| (*role, *right)));
+    let unused: Vec<_> = all.filter(|right| !used.contains(right)).collect();
     assert!(unused.is_empty(), "nobody has these rights: {unused:?}");
 }
 
@@ -181,7 +238,7 @@ fn right(rule: &Value) -> String {
     )
 }
 
-/// Returns the pod templates of a manifest, each with the name of its Deployment.
+/// Returns the pod templates of a manifest, each with the name of its workload.
 fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
     objects
         .iter()
@@ -192,8 +249,27 @@ fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
         .collect()
 }
 
+/// Whether a container of the pod reads its node: `--provider=host`.
+fn reads_host(pod: &Value) -> bool {
+    let mut containers = items(pod, "/containers").iter();
+    containers.any(|container| texts(container, "/args").contains(&"--provider=host"))
+}
+
+/// The user of the image.
+fn image_user() -> u64 {
+    let dockerfile = read("Dockerfile");
+    let user = dockerfile
+        .lines()
+        .find_map(|line| line.strip_prefix("USER "))
+        .unwrap();
+    let (user, group) = user.split_once(':').unwrap();
+    assert_eq!(user, group);
+    user.parse().unwrap()
+}
+
 #[test]
 fn pods_satisfy_the_restricted_pod_security_standard() {
+    let user = image_user();
     let mut seen = 0;
     for file in manifests() {
         let objects = objects(&file);
@@ -205,11 +281,18 @@ fn pods_satisfy_the_restricted_pod_security_standard() {
                 may_use_host || pod.pointer("/hostNetwork").is_none(),
                 "{file}: {name}"
             );
+            for field in ["/hostIPC", "/hostPID"] {
+                let may_see_host = field == "/hostPID" && reads_host(pod);
+                assert!(
+                    may_see_host || pod.pointer(field).is_none(),
+                    "{file}: {name}: {field}"
+                );
+            }
             for volume in items(pod, "/volumes") {
                 let is_allowed = ["emptyDir", "secret", "configMap", "projected"]
                     .iter()
                     .any(|kind| volume.get(kind).is_some());
-                assert!(is_allowed, "{file}: {name}: {volume}");
+                assert!(is_allowed || reads_host(pod), "{file}: {name}: {volume}");
             }
             for container in items(pod, "/containers") {
                 let context = container.pointer("/securityContext").unwrap();
@@ -217,8 +300,9 @@ fn pods_satisfy_the_restricted_pod_security_standard() {
                     "allowPrivilegeEscalation": false,
                     "capabilities": {"drop": ["ALL"]},
                     "readOnlyRootFilesystem": true,
+                    "runAsGroup": user,
                     "runAsNonRoot": true,
-                    "runAsUser": 65534,
+                    "runAsUser": user,
                     "seccompProfile": {"type": "RuntimeDefault"},
                 });
                 assert_eq!(context, &wanted, "{file}: {name}");
@@ -226,6 +310,83 @@ fn pods_satisfy_the_restricted_pod_security_standard() {
         }
     }
     assert!(seen > 10, "{seen} pods");
+}
+
+/// A DaemonSet that reads nodes is on every node: it has what it reads, and nothing that changes a
+/// node or the cluster.
+#[test]
+fn an_agent_on_a_node_reads_and_changes_nothing() {
+    let mut seen = 0;
+    for file in manifests() {
+        let objects = objects(&file);
+        for (name, pod) in pods(&objects).iter().filter(|(_, pod)| reads_host(pod)) {
+            seen += 1;
+            assert_eq!(pod.pointer("/hostPID"), Some(&Value::Bool(true)), "{file}");
+            let mut paths = Vec::new();
+            for volume in items(pod, "/volumes") {
+                let path = text(volume, "/hostPath/path");
+                if path.is_empty() {
+                    continue;
+                }
+                paths.push(path);
+                for container in items(pod, "/containers") {
+                    let mounts = items(container, "/volumeMounts");
+                    for mount in mounts
+                        .iter()
+                        .filter(|mount| text(mount, "/name") == text(volume, "/name"))
+                    {
+                        assert_eq!(mount.pointer("/readOnly"), Some(&Value::Bool(true)));
+                        assert_eq!(text(mount, "/mountPath"), path, "{file}: {name}");
+                    }
+                }
+            }
+            assert_eq!(paths, HOST_PATHS, "{file}: {name}");
+            let account = text(pod, "/serviceAccountName");
+            let account = objects
+                .iter()
+                .find(|object| {
+                    text(object, "/kind") == "ServiceAccount"
+                        && text(object, "/metadata/name") == account
+                })
+                .unwrap();
+            for (role, right) in rights(&objects, account) {
+                assert!(
+                    HOST_RIGHTS.contains(&right.as_str()),
+                    "{file}: {role}: {right}"
+                );
+            }
+        }
+    }
+    assert!(seen > 1, "{seen} agents");
+}
+
+/// The Node has the name of the pod, which only a StatefulSet keeps.
+#[test]
+fn a_virtual_node_has_the_name_of_its_pod() {
+    let mut seen = 0;
+    for file in manifests() {
+        for object in objects(&file) {
+            let is_node = text(&object, "/spec/template/spec/containers/0/args/0") == "node";
+            if !is_node {
+                continue;
+            }
+            let container = object.pointer("/spec/template/spec/containers/0").unwrap();
+            let is_host = texts(container, "/args").contains(&"--provider=host");
+            let name = items(container, "/env")
+                .iter()
+                .find(|variable| text(variable, "/name") == "NODE_NAME")
+                .unwrap();
+            let (kind, path) = if is_host {
+                ("DaemonSet", "spec.nodeName")
+            } else {
+                seen += 1;
+                ("StatefulSet", "metadata.name")
+            };
+            assert_eq!(text(&object, "/kind"), kind, "{file}");
+            assert_eq!(text(name, "/valueFrom/fieldRef/fieldPath"), path, "{file}");
+        }
+    }
+    assert!(seen > 0, "no virtual node is rendered");
 }
 
 #[test]
@@ -327,9 +488,11 @@ fn the_selectors_of_every_object_find_the_pods() {
         }
         for object in &objects {
             let pointers: &[&str] = match text(object, "/kind") {
-                "Deployment" | "PodDisruptionBudget" | "PodMonitor" => {
-                    &["/spec/selector/matchLabels"]
-                }
+                "DaemonSet"
+                | "Deployment"
+                | "PodDisruptionBudget"
+                | "PodMonitor"
+                | "StatefulSet" => &["/spec/selector/matchLabels"],
                 "Service" => &["/spec/selector"],
                 "NetworkPolicy" => &["/spec/podSelector/matchLabels"],
                 _ => &[],

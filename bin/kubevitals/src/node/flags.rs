@@ -90,6 +90,11 @@ pub(super) struct PodFlags {
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubevitals")]
     pub(super) root_dir: PathBuf,
 
+    /// Parent of the cgroups of pods, for --provider process. Each node of a host needs its own:
+    /// what is in it and belongs to no pod is killed
+    #[arg(long, value_name = "CGROUP", default_value = "/kubevitals")]
+    pub(super) cgroup_root: String,
+
     /// Maximum number of pods that are synced at the same time
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]

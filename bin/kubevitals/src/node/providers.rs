@@ -137,6 +137,7 @@ async fn process(
     let mut config = ProcessConfig::new(&settings.root_dir, shim, settings.node.name.clone());
     config.node_ips.clone_from(&settings.addresses);
     config.max_pods = settings.max_pods;
+    config.cgroup_parent.clone_from(&settings.cgroup_root);
     config.cpu_milli = settings.cores.saturating_mul(1_000);
     config.memory_bytes = settings.memory;
     let inputs = ApiInputs::new(

@@ -17,7 +17,7 @@ use super::machine::{Machine, disk_size};
 /// The version of Kubernetes whose kubelet the endpoints and the status are those of.
 const KUBELET_VERSION: &str = concat!("v1.37.0+kubevitals.", env!("CARGO_PKG_VERSION"));
 
-/// The API server passes `WebSocket` connections on to nodes that declare it.
+/// The API server passes WebSocket connections on to nodes that declare it.
 const WEB_SOCKETS: &str = "ExtendWebSocketsToKubelet";
 
 const DEFAULT_PORT: u16 = 10250;
@@ -32,6 +32,7 @@ pub(super) struct Settings {
     pub(super) max_pods: usize,
     pub(super) workers: usize,
     pub(super) root_dir: PathBuf,
+    pub(super) cgroup_root: String,
     /// Where the root of the host is mounted, for `--provider host`.
     pub(super) host_root: PathBuf,
     pub(super) sim_start_delay: Duration,
@@ -86,6 +87,7 @@ impl Settings {
             cores: value("cpu").unwrap_or(machine.cores),
             memory: value("memory").unwrap_or(0),
             root_dir,
+            cgroup_root: flags.pods.cgroup_root.clone(),
             host_root: flags.pods.host_root.clone(),
             node: NodeSettings {
                 name: node_name(&flags.node, environment, machine)?,
@@ -385,7 +387,7 @@ fn info(provider: ProviderName, machine: &Machine) -> NodeSystemInfo {
         kernel_version: machine.kernel.clone(),
         kube_proxy_version: String::new(),
         kubelet_version: KUBELET_VERSION.to_owned(),
-        machine_id: machine.id.clone(),
+        machine_id: machine.machine_id.clone(),
         operating_system: std::env::consts::OS.to_owned(),
         os_image: machine.os_image.clone(),
         system_uuid: machine.system_uuid.clone(),

@@ -116,6 +116,8 @@ impl std::error::Error for TaskFailure {}
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use kubevitals_cli::{ShutdownTrigger, shutdown_channel};
 
     use super::*;
@@ -127,6 +129,15 @@ mod tests {
         (tasks, health, trigger)
     }
 
+    impl TaskSet {
+        /// The failure of a task, which must come.
+        pub(crate) async fn expect_failure(&self) -> TaskFailure {
+            let limit = Duration::from_mins(1);
+            let failed = tokio::time::timeout(limit, self.failed()).await;
+            failed.unwrap_or_else(|_| panic!("no task has failed within {limit:?}"))
+        }
+    }
+
     fn livez(health: &Health) -> String {
         health.report(Probe::Livez, &[]).body(true)
     }
@@ -135,7 +146,7 @@ mod tests {
     async fn a_task_that_panics_fails_livez_with_its_name() {
         let (tasks, health, _trigger) = tasks();
         tasks.spawn("follow-pods", async { panic!("slot {} is gone", 7) });
-        let failure = tasks.failed().await;
+        let failure = tasks.expect_failure().await;
         assert_eq!(
             failure.to_string(),
             "task follow-pods panicked: slot 7 is gone"
@@ -147,7 +158,7 @@ mod tests {
     async fn a_task_that_returns_before_shutdown_has_failed() {
         let (tasks, health, _trigger) = tasks();
         tasks.spawn("expire", async {});
-        let failure = tasks.failed().await;
+        let failure = tasks.expect_failure().await;
         assert_eq!(failure.to_string(), "task expire ended unexpectedly");
         assert!(livez(&health).contains("task expire ended unexpectedly"));
     }
@@ -162,7 +173,8 @@ mod tests {
             let _ = ended.send(());
         });
         trigger.trigger();
-        was_ended.await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_mins(1), was_ended).await;
+        ended.expect("the task sees the shutdown").unwrap();
         tasks.shutdown().await;
         assert!(tasks.failed().now_or_never().is_none());
         // Metrics-server has no such check, and its tests compare the whole report.
@@ -173,9 +185,9 @@ mod tests {
     async fn the_first_failure_is_reported() {
         let (tasks, _health, _trigger) = tasks();
         tasks.spawn("first", async { panic!("cause") });
-        tasks.failed().await;
+        tasks.expect_failure().await;
         tasks.spawn("second", async {});
         tasks.shutdown().await;
-        assert_eq!(tasks.failed().await.name, "first");
+        assert_eq!(tasks.expect_failure().await.name, "first");
     }
 }

@@ -192,7 +192,7 @@ mod tests {
         let (_trigger, shutdown) = shutdown_channel();
         let tasks = TaskSet::new(&health, shutdown).unwrap();
         spawn_tasks(&mut server, &tasks);
-        let failure = tasks.failed().await.to_string();
+        let failure = tasks.expect_failure().await.to_string();
         assert_eq!(failure, "task look-up-authentication panicked: no such key");
         let alive = health.report(Probe::Livez, &[]);
         assert!(alive.body(true).contains(&failure), "{}", alive.body(true));

@@ -15,6 +15,8 @@ use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::within;
+
 /// Bytes that a server can send to a client that does not read.
 const SMALL_WINDOW: u32 = 1_024;
 
@@ -31,6 +33,11 @@ impl StalledClient {
     /// GETs `url` over HTTP/2, whose windows the client sets. Over HTTP/1.1 the kernel would buffer
     /// megabytes.
     pub(crate) async fn list(url: &str, ca: &Path, token: &str) -> Self {
+        let what = format!("the head of the response to GET {url}");
+        within(&what, Self::begin_list(url, ca, token)).await
+    }
+
+    async fn begin_list(url: &str, ca: &Path, token: &str) -> Self {
         kubevitals_tls::install_crypto_provider();
         let parsed: Uri = url.parse().unwrap();
         let address: SocketAddr = parsed.authority().unwrap().as_str().parse().unwrap();
@@ -72,8 +79,11 @@ impl StalledClient {
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
             .body(Empty::<Bytes>::new())
             .unwrap();
-        self.sender.ready().await?;
-        Ok(self.sender.send_request(request).await?.status())
+        within(&format!("a response to GET {url}"), async {
+            self.sender.ready().await?;
+            Ok(self.sender.send_request(request).await?.status())
+        })
+        .await
     }
 }
 
@@ -102,6 +112,11 @@ pub(crate) async fn get(url: &str, ca: &Path, token: Option<&str>) -> (StatusCod
 
 /// GETs `url` with an identity.
 pub(crate) async fn get_as(url: &str, ca: &Path, identity: Identity<'_>) -> (StatusCode, Bytes) {
+    let what = format!("the response to GET {url}");
+    within(&what, receive(url, ca, identity)).await
+}
+
+async fn receive(url: &str, ca: &Path, identity: Identity<'_>) -> (StatusCode, Bytes) {
     kubevitals_tls::install_crypto_provider();
     let url: Uri = url.parse().unwrap();
     let address: SocketAddr = url.authority().unwrap().as_str().parse().unwrap();

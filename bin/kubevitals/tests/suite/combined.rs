@@ -7,7 +7,8 @@ use kubevitals_sim::objects::Resource;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::server::{DEADLINE, PODS, Running, cluster, count};
+use crate::DEADLINE;
+use crate::server::{PODS, Running, cluster, count};
 use crate::{kubevitals, output};
 
 /// The lines, as they are written.

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::client::{get, parse_curl};
-use crate::{kubevitals, output};
+use crate::{KillAtDeadline, kubevitals, output, within};
 
 /// A demo that has printed its commands.
 pub(crate) struct Running {
@@ -27,12 +27,16 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        let _deadline = KillAtDeadline::new(&process);
         let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
-        let printed = output
-            .by_ref()
-            .map(Result::unwrap)
-            .take_while(|line| line != "stop with Ctrl-C")
-            .collect();
+        let mut printed = Vec::new();
+        loop {
+            match output.next().map(Result::unwrap) {
+                Some(line) if line == "stop with Ctrl-C" => break,
+                Some(line) => printed.push(line),
+                None => panic!("it ended, or did not start in time: {printed:#?}"),
+            }
+        }
         Self {
             process,
             output,
@@ -47,6 +51,7 @@ impl Running {
 
     /// Sends Ctrl-C and waits for a clean end that says no more.
     pub(crate) fn stop(mut self, signal: &str) {
+        let _deadline = KillAtDeadline::new(&self.process);
         let id = self.process.id().to_string();
         assert!(
             Command::new("kill")
@@ -141,10 +146,13 @@ async fn the_printed_commands_work_and_ctrl_c_leaves_nothing_behind() {
 
 /// A GET in plain HTTP, as the printed `curl` of the admin server makes it.
 pub(crate) async fn plain_get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
-    response
+    within(&format!("the response to GET /{path}"), async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
+    })
+    .await
 }

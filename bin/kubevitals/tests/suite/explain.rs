@@ -384,9 +384,7 @@ async fn watch_waits_until_the_pod_is_ready() {
     harness.create(Resource::Pods, pod.clone());
     pod["status"] = status;
     harness.api.writer().replace(Resource::Pods, pod).unwrap();
-    let text = tokio::time::timeout(crate::server::DEADLINE, text)
-        .await
-        .unwrap();
+    let text = tokio::time::timeout(crate::DEADLINE, text).await.unwrap();
     let (code, stdout, stderr) = text.unwrap();
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert!(stdout.starts_with("shop/late  ready after 9 s"), "{stdout}");

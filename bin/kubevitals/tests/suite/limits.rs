@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::demo::{Running, plain_get};
-use crate::kubevitals;
+use crate::{KillAtDeadline, kubevitals};
 
 /// Reached only by a hang: thousands of handshakes take a while without optimization.
 const DEADLINE: Duration = Duration::from_mins(4);
@@ -63,6 +63,7 @@ impl Programs {
             .stderr(File::create(path("log")).unwrap())
             .spawn()
             .unwrap();
+        let _deadline = KillAtDeadline::new(&server);
         let mut line = String::new();
         let mut stdout = BufReader::new(server.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();

@@ -35,7 +35,36 @@ mod shutdown;
 mod sim;
 mod transitions;
 
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// Far longer than anything here takes: reached only by a hang.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Kills a process at the deadline, unless it is dropped before. A test that blocks for the output
+/// or the end of the process then fails instead of waiting for ever.
+struct KillAtDeadline(#[expect(dead_code, reason = "closed on drop")] mpsc::Sender<()>);
+
+impl KillAtDeadline {
+    fn new(child: &Child) -> Self {
+        let (done, is_done) = mpsc::channel();
+        let id = child.id().to_string();
+        thread::spawn(move || {
+            if is_done.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-KILL", &id]).status();
+            }
+        });
+        Self(done)
+    }
+}
+
+/// Waits for what must happen.
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(DEADLINE, future).await;
+    result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+}
 
 /// The program without configuration from the environment.
 fn kubevitals(args: &[&str]) -> Command {
@@ -49,12 +78,20 @@ fn kubevitals(args: &[&str]) -> Command {
     command
 }
 
+/// The exit code, standard output and standard error of a program that ends by itself.
 fn output(command: &mut Command) -> (i32, String, String) {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let _deadline = KillAtDeadline::new(&child);
     let Output {
         status,
         stdout,
         stderr,
-    } = command.output().unwrap();
+    } = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    let code = status.code();
+    let code = code.unwrap_or_else(|| panic!("ended by {status}, not by itself: {stdout}{stderr}"));
+    (code, stdout, stderr)
 }

@@ -14,9 +14,8 @@ const NODE: &str = "node-00001";
 async fn a_node_that_is_deleted_and_recreated_keeps_its_metrics() {
     let cluster = cluster(3).await;
     let server = Running::start(&cluster, &[]).await;
-    let is_served = |status: StatusCode, _: &str| status == StatusCode::OK;
     let path = format!("{NODES}/{NODE}");
-    server.until(&path, is_served).await;
+    server.until_served(&path).await;
     let writer = cluster.api().writer();
     let mut node = cluster.api().object(Resource::Nodes, None, NODE).unwrap();
     for round in 0..20 {
@@ -26,7 +25,7 @@ async fn a_node_that_is_deleted_and_recreated_keeps_its_metrics() {
         writer.create(Resource::Nodes, node.clone()).unwrap();
         tokio::task::yield_now().await;
     }
-    server.until(&path, is_served).await;
+    server.until_served(&path).await;
     server.until_nodes(3).await;
     server.stop().await;
     cluster.shutdown().await;
@@ -60,8 +59,7 @@ async fn an_excluded_node_is_explained_and_does_not_fail() {
     // The annotation takes precedence.
     node["metadata"]["annotations"]["kubevitals.io/scrape"] = json!("true");
     writer.replace(Resource::Nodes, node).unwrap();
-    let is_served = |status: StatusCode, _: &str| status == StatusCode::OK;
-    server.until(&path, is_served).await;
+    server.until_served(&path).await;
     server.stop().await;
     cluster.shutdown().await;
 }

@@ -11,8 +11,8 @@ use kubevitals_sim::cluster::SimCluster;
 use tempfile::TempDir;
 
 use crate::client::get;
-use crate::kubevitals;
-use crate::server::{DEADLINE, PODS, cluster};
+use crate::server::{PODS, cluster};
+use crate::{DEADLINE, kubevitals};
 
 /// A server that is killed when dropped.
 struct Process {

@@ -13,9 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+use crate::DEADLINE;
 use crate::client::get;
 use crate::kubevitals;
-use crate::server::{DEADLINE, cluster};
+use crate::server::cluster;
 
 /// The name of the API server, which the proxy alone can resolve.
 const SERVER: &str = "api.kubevitals.invalid:6443";

@@ -14,7 +14,8 @@ use kubevitals_sim::objects::Resource;
 use kubevitals_transition_metrics::FAMILIES;
 use serde_json::json;
 
-use crate::server::{DEADLINE, NODES, PODS, Running, cluster, count};
+use crate::DEADLINE;
+use crate::server::{NODES, PODS, Running, cluster, count, fail_node};
 
 const DOCUMENT: &str = "docs/reference/metrics.md";
 const PART: &str = "metrics";
@@ -183,10 +184,7 @@ async fn the_reference_has_every_metric_of_the_roles() {
     cluster
         .api()
         .allow(Rule::for_user(reader, ["get"], "", reads));
-    cluster
-        .fleet()
-        .faults()
-        .set("node-00001", Fault::ServerError);
+    fail_node(&cluster, "node-00001", Fault::ServerError);
     let flags = [
         "--roles=server,transitions",
         "--leader-elect",
@@ -198,9 +196,7 @@ async fn the_reference_has_every_metric_of_the_roles() {
     ];
     let roles = Running::start_with(&cluster, &flags, Some(Box::new(std::io::sink()))).await;
     // A list, an object, an error, a watch, and a request without credentials.
-    roles
-        .until(PODS, |status, _| status == StatusCode::OK)
-        .await;
+    roles.until_served(PODS).await;
     roles.get_as_admin(&format!("{NODES}/node-00000")).await;
     roles.get_as_admin(&format!("{NODES}/missing")).await;
     roles.get(PODS, None).await;

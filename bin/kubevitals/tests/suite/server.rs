@@ -17,10 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::client::{Identity, get, get_as};
-use crate::{kubevitals, output, roles};
-
-/// Far longer than anything here takes.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+use crate::{DEADLINE, kubevitals, output, roles, within};
 
 /// A server in this process.
 pub(crate) struct Running {
@@ -97,7 +94,7 @@ impl Running {
         flags.extend(more);
         let (sender, mut notices) = mpsc::channel(8);
         let (trigger, task) = roles::start(flags, Notices(sender), data);
-        let address = tokio::time::timeout(DEADLINE, async {
+        let address = within("the server serves", async {
             loop {
                 let notice = notices.recv().await.expect("the server serves");
                 if let Some((_, rest)) = notice.split_once("https://") {
@@ -105,7 +102,7 @@ impl Running {
                 }
             }
         });
-        let address = address.await.unwrap();
+        let address = address.await;
         let admin = kubevitals_sim::api::User::new("admin", ["system:masters"]);
         Self {
             address,
@@ -144,18 +141,19 @@ impl Running {
         is_expected: impl Fn(StatusCode, &str) -> bool,
     ) -> String {
         let mut ticks = tokio::time::interval(Duration::from_millis(50));
-        let response = tokio::time::timeout(DEADLINE, async {
+        let mut last = None;
+        let expected = tokio::time::timeout(DEADLINE, async {
             loop {
                 ticks.tick().await;
                 let (status, body) = self.get_as_admin(path).await;
                 if is_expected(status, &body) {
                     return body;
                 }
+                last = Some((status, body));
             }
         });
-        response
-            .await
-            .unwrap_or_else(|_| panic!("{path}: not in time"))
+        let expected = expected.await.ok();
+        expected.unwrap_or_else(|| panic!("{path} not as expected within {DEADLINE:?}: {last:?}"))
     }
 
     /// Waits until so many nodes have metrics.
@@ -179,7 +177,12 @@ impl Running {
                 ticks.tick().await;
             }
         };
-        tokio::time::timeout(DEADLINE, ready).await.unwrap();
+        within("the server is ready", ready).await;
+    }
+
+    /// Waits until a GET of the path succeeds.
+    pub(crate) async fn until_served(&self, path: &str) {
+        self.until(path, |status, _| status == StatusCode::OK).await;
     }
 
     /// Requests the shutdown, as SIGTERM does.
@@ -189,7 +192,8 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         self.begin_stop();
-        self.task.await.unwrap().unwrap();
+        let ended = within("the server ends after its shutdown", self.task).await;
+        ended.unwrap().unwrap();
     }
 }
 
@@ -225,6 +229,12 @@ pub(crate) async fn cluster_of(nodes: usize, pods_per_node: usize, clock: Clock)
         ..SimClusterConfig::default()
     };
     SimCluster::start(config, |_| ()).await.unwrap()
+}
+
+/// Makes a node of the cluster fail.
+pub(crate) fn fail_node(cluster: &SimCluster, node: &str, fault: Fault) {
+    let is_known = cluster.fleet().faults().set(node, fault);
+    assert!(is_known, "there is no node {node}");
 }
 
 pub(crate) fn count(list: &str, needle: &str) -> usize {
@@ -321,10 +331,7 @@ async fn every_pod_and_node_is_served_after_the_first_scrapes() {
 #[tokio::test]
 async fn a_failing_node_affects_no_other_and_its_404_has_the_reason() {
     let cluster = cluster(3).await;
-    cluster
-        .fleet()
-        .faults()
-        .set("node-00001", Fault::ServerError);
+    fail_node(&cluster, "node-00001", Fault::ServerError);
     let server = Running::start(&cluster, &[]).await;
     server.until_nodes(2).await;
     let reason = server.until_failing("node-00001", "500").await;

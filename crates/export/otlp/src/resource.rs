@@ -9,6 +9,8 @@ use crate::span::{Attribute, Value};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resource(Vec<Attribute>);
 
+const ATTRIBUTES_VARIABLE: &str = "OTEL_RESOURCE_ATTRIBUTES";
+
 /// Maximum number of attributes from the environment.
 const MAX_ATTRIBUTES: usize = 64;
 
@@ -33,9 +35,24 @@ impl Resource {
                 Err(at) => attributes.insert(at, Attribute { key, value }),
             }
         };
-        let given = get("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+        let given = get(ATTRIBUTES_VARIABLE).unwrap_or_default();
         // As the specification says, an invalid list is ignored as a whole.
-        let given = parse_list(&given).unwrap_or_default();
+        let given = parse_list(&given).unwrap_or_else(|problem| {
+            tracing::warn!(
+                variable = ATTRIBUTES_VARIABLE,
+                problem,
+                "ignored an invalid list of attributes"
+            );
+            Vec::new()
+        });
+        if given.len() > MAX_ATTRIBUTES {
+            tracing::warn!(
+                variable = ATTRIBUTES_VARIABLE,
+                attributes = given.len(),
+                used = MAX_ATTRIBUTES,
+                "ignored attributes beyond the limit"
+            );
+        }
         for (key, value) in given.into_iter().take(MAX_ATTRIBUTES) {
             set(&mut attributes, key, value);
         }
@@ -52,6 +69,8 @@ impl Resource {
 
 #[cfg(test)]
 mod tests {
+    use kubevitals_telemetry::logs::{LogCapture, LogOptions};
+
     use super::*;
 
     fn texts(resource: &Resource) -> Vec<(String, String)> {
@@ -90,5 +109,31 @@ mod tests {
         assert_eq!(named, all.map(|(key, value)| (key.into(), value.into())));
         let invalid = |name: &str| (name == "OTEL_RESOURCE_ATTRIBUTES").then(|| "a".to_owned());
         assert_eq!(texts(&Resource::new("a-0", invalid)), plain);
+    }
+
+    /// It was ignored without a word.
+    #[test]
+    fn an_invalid_variable_is_named_in_one_warning() {
+        let logged = |list: &str| {
+            let capture = LogCapture::start(&LogOptions::default());
+            let _resource = Resource::new("a-0", |name| {
+                (name == "OTEL_RESOURCE_ATTRIBUTES").then(|| list.to_owned())
+            });
+            capture.text()
+        };
+        let invalid = logged("k8s.cluster.name=a,secret");
+        assert_eq!(invalid.lines().count(), 1, "{invalid}");
+        for part in ["OTEL_RESOURCE_ATTRIBUTES", "entry 2 is not NAME=VALUE"] {
+            assert!(invalid.contains(part), "{invalid}");
+        }
+        // A value may be a secret.
+        assert!(!invalid.contains("secret"), "{invalid}");
+        let many: Vec<String> = (0..65).map(|number| format!("a{number}=b")).collect();
+        let many = logged(&many.join(","));
+        assert!(many.contains("OTEL_RESOURCE_ATTRIBUTES"), "{many}");
+        assert_eq!(many.lines().count(), 1, "{many}");
+        for good in ["", "a=b"] {
+            assert_eq!(logged(good), "");
+        }
     }
 }

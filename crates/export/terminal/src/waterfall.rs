@@ -98,27 +98,19 @@ impl Waterfall {
     }
 
     fn headline(&self, record: &PodRecord, pool: Option<&str>) -> String {
-        let total = record.total().unwrap_or_default();
         let name = printable(&record.pod.summary.identity.to_string());
+        let total = record.total().map(HumanDuration);
+        let total = total.map_or("an unknown time".to_owned(), |total| total.to_string());
         let (code, outcome) = if record.is_upper_bound() {
-            (
-                "32",
-                format!("ready after at most {}", HumanDuration(total)),
-            )
+            ("32", format!("ready after at most {total}"))
         } else if record.is_complete() {
-            ("32", format!("ready after {}", HumanDuration(total)))
+            ("32", format!("ready after {total}"))
         } else if record.is_unseen() {
-            (
-                "33",
-                format!("last seen starting after {}", HumanDuration(total)),
-            )
+            ("33", format!("last seen starting after {total}"))
         } else if record.is_over() || record.milestones.deletion.is_some() {
-            ("31", format!("not ready after {}", HumanDuration(total)))
+            ("31", format!("not ready after {total}"))
         } else {
-            (
-                "33",
-                format!("still starting after {}", HumanDuration(total)),
-            )
+            ("33", format!("still starting after {total}"))
         };
         let mut text = format!(
             "{}  {}",

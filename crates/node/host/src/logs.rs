@@ -47,8 +47,8 @@ enum Instance {
 }
 
 impl HostLogs {
-    /// Logs below the folder in which the root of the host is mounted. Without `pods` containers are
-    /// found by the names of folders.
+    /// Logs below the folder in which the root of the host is mounted. Without `pods` containers
+    /// are found by the names of folders.
     pub fn new(root: &Path, stats: HostStats, pods: Option<HostPods>) -> Self {
         Self {
             root: root.to_owned(),

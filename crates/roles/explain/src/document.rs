@@ -122,7 +122,7 @@ fn starts(stats: &StartStats) -> Value {
             ("blocker", cause.blocker.map(|kind| kind.as_str().into())),
             ("pods", Some(cause.pods.into())),
             ("example_pod", Some((*cause.example).into())),
-            ("example_seconds", Some(seconds(cause.example_took))),
+            ("example_seconds", cause.example_took.map(seconds)),
             ("example", Some((*cause.example_cause).into())),
         ])
     });

@@ -306,10 +306,7 @@ impl RevisionPods {
         self.newest = self.newest.max(pod.meta.created);
         self.stats.count(StartOutcome::of(&record), took, &name);
         self.groups.add(&record, None);
-        self.top.push(Entry {
-            took: took.unwrap_or_default(),
-            pod,
-        });
+        self.top.push(Entry { took, pod });
     }
 
     /// Reads the events of the slowest pods, and adds their phases and causes.

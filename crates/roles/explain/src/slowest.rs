@@ -38,7 +38,8 @@ pub(crate) struct Top {
 }
 
 pub(crate) struct Entry {
-    pub(crate) took: Duration,
+    /// Unknown ranks last, after every known duration.
+    pub(crate) took: Option<Duration>,
     pub(crate) pod: Arc<Pod>,
 }
 
@@ -110,7 +111,7 @@ async fn rank_once(
             summary.ready += usize::from(record.is_complete() || record.was_ready_before);
             top.push(Entry {
                 // What is certain: a readiness probe that failed for a while proves no slow start.
-                took: record.certain_total().unwrap_or_default(),
+                took: record.certain_total(),
                 pod,
             });
         }
@@ -153,7 +154,8 @@ impl Top {
 
 impl Entry {
     /// Of two that took equally long, the one whose name sorts first is greater, so shown first.
-    fn order(&self) -> (Duration, Reverse<(&str, &str)>) {
+    /// `None` is less than any duration.
+    fn order(&self) -> (Option<Duration>, Reverse<(&str, &str)>) {
         let identity = &self.pod.summary.identity;
         (self.took, Reverse((&identity.namespace, &identity.name)))
     }
@@ -197,10 +199,10 @@ mod tests {
 
     use super::*;
 
-    fn entry(name: &str, seconds: u64) -> Entry {
+    fn entry(name: &str, seconds: Option<u64>) -> Entry {
         let pod = format!("{{\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"a\"}}}}");
         Entry {
-            took: Duration::from_secs(seconds),
+            took: seconds.map(Duration::from_secs),
             pod: Arc::new(decode_object(pod.as_bytes(), &Decoder::default()).unwrap()),
         }
     }
@@ -209,14 +211,32 @@ mod tests {
     fn only_the_slowest_pods_are_kept_in_order() {
         let mut top = Top::new(3);
         for (name, seconds) in [("e", 5), ("a", 1), ("d", 9), ("b", 5), ("c", 5), ("f", 2)] {
-            top.push(entry(name, seconds));
+            top.push(entry(name, Some(seconds)));
             assert!(top.heap.len() <= 3);
         }
-        let names: Vec<String> = top
-            .into_order()
-            .iter()
-            .map(|pod| pod.summary.identity.name.to_string())
-            .collect();
-        assert_eq!(names, ["d", "b", "c"]);
+        assert_eq!(names(top), ["d", "b", "c"]);
+    }
+
+    /// It ranked as if it had taken no time, between those that really did.
+    #[test]
+    fn a_pod_of_unknown_duration_ranks_after_one_that_took_no_time() {
+        let pods = [("a", None), ("b", Some(0)), ("c", Some(3)), ("d", None)];
+        for limit in 1..=4 {
+            // In any order of arrival.
+            for turn in 0..pods.len() {
+                let mut top = Top::new(limit);
+                for at in 0..pods.len() {
+                    let (name, seconds) = pods[(turn + at) % pods.len()];
+                    top.push(entry(name, seconds));
+                }
+                assert_eq!(names(top), ["c", "b", "a", "d"][..limit]);
+            }
+        }
+    }
+
+    fn names(top: Top) -> Vec<String> {
+        let pods = top.into_order().into_iter();
+        pods.map(|pod| pod.summary.identity.name.to_string())
+            .collect()
     }
 }

@@ -29,7 +29,9 @@ pub(crate) struct RecordCounts {
 }
 
 impl Emitter {
-    pub(crate) fn emit(&mut self, output: &Output, now: Timestamp) {
+    pub(crate) fn emit(&mut self, mut output: Output, now: Timestamp) {
+        self.pods.add_node(&mut output);
+        let output = &output;
         let count = match output {
             Output::Startup(_) => &mut self.counts.startups,
             Output::Lifecycle(_) => &mut self.counts.lifecycles,

@@ -106,8 +106,8 @@ impl EventLoop {
         let Self {
             tracker, emitter, ..
         } = self;
-        tracker.advance(now, &mut |output| emitter.emit(&output, now));
-        tracker.shut_down(&mut |output| emitter.emit(&output, now));
+        tracker.advance(now, &mut |output| emitter.emit(output, now));
+        tracker.shut_down(&mut |output| emitter.emit(output, now));
         self.publish();
     }
 
@@ -116,7 +116,7 @@ impl EventLoop {
         let Self {
             tracker, emitter, ..
         } = self;
-        tracker.advance(now, &mut |output| emitter.emit(&output, now));
+        tracker.advance(now, &mut |output| emitter.emit(output, now));
         if let Some(leader) = &mut self.leader
             && !tracker.is_standby()
         {
@@ -146,7 +146,7 @@ impl EventLoop {
         if is_leader && tracker.is_standby() {
             let queued = tracker.queued();
             let now = clock.now();
-            tracker.lead(&mut |output| emitter.emit(&output, now));
+            tracker.lead(&mut |output| emitter.emit(output, now));
             tracing::info!(queued, "acquired leadership, emitting records");
         } else if !is_leader && !tracker.is_standby() {
             tracker.stand_by();
@@ -222,7 +222,7 @@ impl EventLoop {
             tracker, emitter, ..
         } = self;
         let now = change.received;
-        let mut out = |output| emitter.emit(&output, now);
+        let mut out = |output| emitter.emit(output, now);
         if is_gone {
             tracker.deleted(&pod, arrival, Some(now), &mut out);
         } else {
@@ -251,7 +251,7 @@ impl EventLoop {
             is_ours
         });
         tracker.resync(ours, arrival, Some(now), &mut |output| {
-            emitter.emit(&output, now);
+            emitter.emit(output, now);
         });
         tracing::info!(
             pods = pods.len(),
@@ -295,7 +295,7 @@ impl EventLoop {
         let Self {
             tracker, emitter, ..
         } = self;
-        let mut out = |output| emitter.emit(&output, now);
+        let mut out = |output| emitter.emit(output, now);
         match watched.origin {
             Origin::Live => tracker.event(&watched.object, &mut out),
             Origin::Relist => tracker.event_listed(&watched.object, now, &mut out),

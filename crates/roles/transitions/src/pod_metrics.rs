@@ -1,5 +1,6 @@
 //! The metrics of pods: counted with every record, and the gauges of those that are starting.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::{Clock, Node};
@@ -15,7 +16,7 @@ const MAX_SHARE: u32 = 100;
 
 pub(crate) struct PodMetrics {
     families: TransitionMetrics,
-    /// For the labels of node pools and zones.
+    /// For the labels of node pools and zones, and the age of nodes.
     nodes: Option<Reflector<Node>>,
     /// The time of the next walk, since the process started.
     next: Duration,
@@ -30,6 +31,20 @@ impl PodMetrics {
             nodes,
             next: Duration::ZERO,
             is_clear: true,
+        }
+    }
+
+    /// Adds the creation of the pod's node, where nodes are watched: a node that is younger than
+    /// its pod was waited for.
+    pub(crate) fn add_node(&self, output: &mut Output) {
+        let (Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record)) =
+            output
+        else {
+            return;
+        };
+        let created = self.node_of(record).and_then(|node| node.meta.created);
+        if created.is_some() {
+            Arc::make_mut(record).node_created = created;
         }
     }
 
@@ -69,12 +84,16 @@ impl PodMetrics {
     }
 
     fn with_topology(&self, record: &PodRecord, then: impl FnOnce(Topology<'_>)) {
-        let name = record.pod.summary.node.as_deref();
-        let nodes = self.nodes.as_ref().zip(name);
-        let node = nodes.and_then(|(nodes, name)| nodes.get("", name));
+        let node = self.node_of(record);
         let topology = node
             .as_ref()
             .map(|node| self.families.topology_of(&node.labels));
         then(topology.unwrap_or_default());
+    }
+
+    fn node_of(&self, record: &PodRecord) -> Option<Arc<Node>> {
+        let name = record.pod.summary.node.as_deref();
+        let (nodes, name) = self.nodes.as_ref().zip(name)?;
+        nodes.get("", name)
     }
 }

@@ -51,6 +51,14 @@ use crate::reviewer::{chain, classify};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Interval of checks. An APIService that was deleted and created again has no bundle, and the API
+/// server rejects our certificate until the next check. A watch would notice at once, for one more
+/// verb in the role.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time after the start in which other replicas may start too, or disappear.
+const START_PERIOD: Duration = Duration::from_mins(1);
+
 /// Maximum number of attempts to write after conflicts. Each conflict is the write of another
 /// replica, so that there are as many as replicas at most.
 const MAX_ATTEMPTS: usize = 32;
@@ -160,8 +168,8 @@ struct ServiceReference {
 }
 
 impl CaBundleWriter {
-    /// For APIServices by name, such as `v1.metrics.k8s.io`. They are checked once a minute, since
-    /// others may write them too.
+    /// For APIServices by name, such as `v1.metrics.k8s.io`. They are checked every ten seconds,
+    /// since others may write them too, or create them anew.
     pub fn new(
         client: kube::Client,
         certificate: ServingCertificate,
@@ -181,7 +189,7 @@ impl CaBundleWriter {
             },
             api_services,
             service: None,
-            interval: Duration::from_mins(1),
+            interval: CHECK_INTERVAL,
             outage: OutageLog::default(),
         }
     }
@@ -220,13 +228,7 @@ impl CaBundleWriter {
         let mut parts: Vec<OutagePart> = self.api_services.iter().map(part).collect();
         let started = Instant::now();
         loop {
-            // Other replicas may start too, or disappear.
-            let is_new = started.elapsed() < self.interval;
-            let mut pause = if is_new {
-                self.interval.min(RETRY_INTERVAL)
-            } else {
-                self.interval
-            };
+            let mut pause = pause(self.interval, started.elapsed());
             for (name, outage) in self.api_services.iter().zip(&mut parts) {
                 match self.update(name).await {
                     Ok(written) => {
@@ -339,6 +341,15 @@ impl CaBundleWriter {
     }
 }
 
+/// The time until the next check after one that did not fail.
+fn pause(interval: Duration, since_start: Duration) -> Duration {
+    if since_start < START_PERIOD {
+        interval.min(RETRY_INTERVAL)
+    } else {
+        interval
+    }
+}
+
 impl CaBundleError {
     /// A write may be rejected by a webhook that is away.
     fn failure(&self) -> RequestFailure {
@@ -394,5 +405,23 @@ impl CaBundleStatus {
         {
             reason.clone_into(known);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An APIService that was created anew used to be without our authority for up to a minute.
+    #[test]
+    fn api_services_are_checked_often_at_the_start_and_every_ten_seconds_later() {
+        let seconds = Duration::from_secs;
+        for since_start in [seconds(0), seconds(59)] {
+            assert_eq!(pause(CHECK_INTERVAL, since_start), seconds(5));
+        }
+        for since_start in [seconds(60), seconds(1_000_000)] {
+            assert_eq!(pause(CHECK_INTERVAL, since_start), seconds(10));
+        }
+        assert_eq!(pause(seconds(1), seconds(0)), seconds(1));
     }
 }

@@ -36,7 +36,7 @@ const PULL_BOUNDS: &[f64] = &[
     1200.0, 1800.0, 2700.0, 3600.0,
 ];
 
-/// Fewer than for a whole start: there are nine phases.
+/// Fewer than for a whole start: there are fourteen phases.
 const PHASE_BOUNDS: &[f64] = &[
     0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
 ];

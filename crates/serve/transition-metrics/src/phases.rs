@@ -46,24 +46,56 @@ pub(crate) fn phases(record: &PodRecord) -> impl Iterator<Item = (Phase, Duratio
         .containers
         .iter()
         .any(|one| one.has_startup_probe);
+    let has_crashed = main(record).any(|one| one.restarts_before_ready().is_some());
     let running = last(main(record).map(|one| by_node(one.running)));
+    // The start of the run in which each was first ready.
+    let stable = last(main(record).map(|one| {
+        let crashes = one.restarts_before_ready();
+        by_node(crashes.map_or(one.running, |crashes| Some(crashes.run)))
+    }));
     let started = last(main(record).map(|one| by_node(one.started)));
+    let started = if has_crashed {
+        last([started, stable])
+    } else {
+        started
+    };
     let free = if gated.is_some() { ungated } else { created };
     let prepared = if has_init { initialized } else { sandbox };
-    let pulling = pulls::time_of(record).filter(|took| !took.is_zero());
+    let parts = Parts::of(record);
+    let pulling = pulls::time_of(record).map(|took| took.saturating_sub(parts.failed_pulls));
+    let prepared_by = |parts: Duration| scheduled.and(sandbox).map(|_| parts);
+    let known = |took: Duration| Some(took).filter(|took| !took.is_zero());
+    let less = |whole: Option<Duration>, part: Duration| Some(whole?.saturating_sub(part));
     [
         (Phase::Gated, between(gated.and(created), ungated)),
-        (Phase::Scheduling, between(free, scheduled)),
-        (Phase::Sandbox, between(scheduled, sandbox)),
+        (
+            Phase::Scheduling,
+            less(between(free, scheduled), parts.provisioning),
+        ),
+        (
+            Phase::Provisioning,
+            scheduled.and_then(|_| known(parts.provisioning)),
+        ),
+        (Phase::Volumes, prepared_by(parts.volumes).and_then(known)),
+        (Phase::Network, prepared_by(parts.network).and_then(known)),
+        (
+            Phase::Sandbox,
+            less(between(scheduled, sandbox), parts.volumes + parts.network),
+        ),
         (
             Phase::Init,
             between(sandbox, initialized).filter(|_| has_init),
         ),
-        (Phase::ImagePull, pulling),
+        (Phase::ImagePullFailed, known(parts.failed_pulls)),
+        (Phase::ImagePull, pulling.and_then(known)),
         (Phase::ContainerStart, between(prepared, running)),
         (
+            Phase::CrashLoop,
+            between(running, stable).filter(|_| has_crashed),
+        ),
+        (
             Phase::StartupProbe,
-            between(running, started).filter(|_| has_startup_probe),
+            between(stable, started).filter(|_| has_startup_probe),
         ),
         (Phase::Readiness, between(started, containers_ready)),
         (
@@ -73,6 +105,43 @@ pub(crate) fn phases(record: &PodRecord) -> impl Iterator<Item = (Phase, Duratio
     ]
     .into_iter()
     .filter_map(|(phase, took)| Some((phase, took?)))
+}
+
+/// Parts of a start that only events tell apart. They are of the whole pod on its path too.
+#[derive(Debug, Default)]
+struct Parts {
+    /// Within scheduling.
+    provisioning: Duration,
+    /// Within the sandbox.
+    volumes: Duration,
+    network: Duration,
+    /// Within the pulls.
+    failed_pulls: Duration,
+}
+
+impl Parts {
+    fn of(record: &PodRecord) -> Self {
+        let mut parts = Self::default();
+        let has_failed_pulls = || record.pulls().any(|(_, pull)| pull.retried().is_some());
+        let is_waited_for = record.node_created > record.milestones.created.best();
+        // Most pods have none of these, and need no path.
+        if record.facts.preparation().is_none() && !is_waited_for && !has_failed_pulls() {
+            return parts;
+        }
+        for segment in record.critical_path() {
+            let part = match segment.phase {
+                Phase::Provisioning => &mut parts.provisioning,
+                Phase::Volumes => &mut parts.volumes,
+                Phase::Network => &mut parts.network,
+                Phase::ImagePullFailed => &mut parts.failed_pulls,
+                _ => continue,
+            };
+            if segment.is_done {
+                *part += segment.took();
+            }
+        }
+        parts
+    }
 }
 
 /// The main containers.

@@ -18,6 +18,10 @@ const BUFFER: usize = 64 << 10;
 /// The largest file that is read: `net/dev` of a node with many thousand interfaces.
 const MAX_FILE: usize = 4 << 20;
 
+/// A part of a file of many records that is shorter than this is the last one: the kernel fills a
+/// page with as many records as fit, and none is longer than half of it.
+const SHORT: usize = 2048;
+
 /// The buffer for entries of folders.
 const ENTRIES: usize = 32 << 10;
 
@@ -70,7 +74,8 @@ impl Buffer {
             };
             length += count;
             let is_full = length == self.content.len();
-            if count == 0 || (reads == Reads::One && !is_full) {
+            let is_short = reads == Reads::One || count < SHORT;
+            if count == 0 || (is_short && !is_full) {
                 break;
             }
             if is_full {

@@ -126,8 +126,8 @@ impl HostStats {
             .map(|(stats, _)| Arc::clone(stats))
     }
 
-    /// Returns a sample that is not older than [`SamplerOptions::min_age`], and takes one if needed.
-    /// Requests at the same time share it.
+    /// Returns a sample that is not older than [`SamplerOptions::min_age`], and takes one if
+    /// needed. Requests at the same time share it.
     pub async fn fresh(&self) -> Result<Arc<NodeStats>, HostError> {
         let mut samples = self.samples.clone();
         let oldest = self

@@ -73,7 +73,16 @@ impl PodRecord {
 
     /// The duration of a segment, of the whole.
     fn share(&self, segment: &Segment) -> String {
-        let is_readiness = matches!(segment.phase, Phase::Readiness | Phase::ReadinessGates);
+        let is_readiness = match segment.phase {
+            Phase::Readiness | Phase::ReadinessGates => true,
+            // Its end is that of readiness.
+            Phase::StartupProbe => {
+                let container = segment.container.as_deref();
+                let container = container.and_then(|name| self.container(name));
+                container.is_some_and(|one| self.starts_until_ready(one))
+            }
+            _ => false,
+        };
         let at_most = if is_readiness && self.is_upper_bound() {
             "at most "
         } else {
@@ -165,7 +174,13 @@ impl PodRecord {
                 })
             }
             Phase::Readiness if longest.container.is_some() => {
-                let text = format!("container {container} ran for {of} before it was ready");
+                let mut text = format!("container {container} ran for {of} before it was ready");
+                let found = self.container(container);
+                if found.is_some_and(ContainerRecord::is_start_unknown)
+                    && facts.is_none_or(|facts| facts.startup_probe.times() == 0)
+                {
+                    text.push_str(", its startup probe included");
+                }
                 facts.map_or(text.clone(), |facts| {
                     with_failures(text, &facts.readiness_probe)
                 })

@@ -162,10 +162,13 @@ impl PodRecord {
         for container in self.containers.iter().filter(|one| one.role.is_init()) {
             path.start_container(self, container);
             let (phase, done) = match container.role {
-                ContainerRole::Sidecar => (Phase::StartupProbe, container.started),
-                _ => (Phase::Init, container.ready),
+                ContainerRole::Sidecar => {
+                    let passed = self.startup_probe_passed(container, timeline);
+                    (Phase::StartupProbe, passed)
+                }
+                _ => (Phase::Init, by_node(container.ready)),
             };
-            path.advance_to(phase, Some(container), by_node(done));
+            path.advance_to(phase, Some(container), done);
         }
         // The kubelet starts one container after another.
         let blocking = blocker
@@ -182,7 +185,8 @@ impl PodRecord {
             if let Some(crashes) = last.restarts_before_ready() {
                 path.advance_to(Phase::CrashLoop, Some(last), by_node(Some(crashes.run)));
             }
-            path.advance_to(Phase::StartupProbe, Some(last), by_node(last.started));
+            let passed = self.startup_probe_passed(last, timeline);
+            path.advance_to(Phase::StartupProbe, Some(last), passed);
             path.advance_to(Phase::Readiness, Some(last), by_node(last.ready));
         }
         if self.is_complete() {
@@ -258,15 +262,48 @@ impl PodRecord {
             return found;
         }
         let ready = |container: &&ContainerRecord| {
-            let failures = self.facts_of(container);
-            let failures = failures.map_or(0, |facts| facts.readiness_probe.times());
+            let facts = self.facts_of(container);
+            let failures = facts.map_or(0, |facts| {
+                // A startup probe of unknown time may have passed last.
+                let startup = if container.is_start_unknown() {
+                    facts.startup_probe.times()
+                } else {
+                    0
+                };
+                facts.readiness_probe.times().saturating_add(startup)
+            });
             (container.ready.and_then(Moment::best), failures)
         };
-        // Of several at one time, the one whose probe failed most, and then the first.
+        // Of several at one time, the one whose probes failed most, and then the first.
         self.sidecars()
             .rev()
             .chain(self.main_containers().rev())
             .max_by_key(ready)
+    }
+
+    /// The time at which the startup probe of a container passed. A state has none: in a pod that
+    /// was not watched it is the time of readiness where no other probe had to pass, and otherwise
+    /// at least that of the last failure.
+    fn startup_probe_passed(
+        &self,
+        container: &ContainerRecord,
+        timeline: Timeline,
+    ) -> Option<Timestamp> {
+        if !container.is_start_unknown() {
+            return timeline.node(container.started?).best();
+        }
+        if self.starts_until_ready(container) {
+            return timeline.node(container.ready?).best();
+        }
+        let failed = self.facts_of(container)?.startup_probe.last();
+        failed.map(|time| timeline.node_time(time))
+    }
+
+    /// Whether the time at which its startup probe passed is taken to be that of its readiness.
+    pub(crate) fn starts_until_ready(&self, container: &ContainerRecord) -> bool {
+        let mut specs = self.pod.containers.iter();
+        let spec = specs.find(|spec| spec.name == container.name);
+        container.is_start_unknown() && spec.is_some_and(|spec| !spec.has_readiness_probe)
     }
 
     fn sidecars(&self) -> impl DoubleEndedIterator<Item = &ContainerRecord> {

@@ -21,18 +21,19 @@ const MAX_TALLIED: usize = 16;
 /// Bytes of a message that are kept.
 const MAX_MESSAGE: usize = 512;
 
-/// Frequent reasons without relevant facts. A field selector can only exclude reasons.
-///
-/// `FailedScheduling` of Karpenter is relevant where it is read, but a watch would receive those of
-/// the scheduler with it, whose message the pod has too.
-const IGNORED_REASONS: [&str; 6] = [
+/// Frequent reasons without relevant facts. A field selector can only exclude.
+const IGNORED_REASONS: [&str; 5] = [
     "Created",
     "DNSConfigForming",
-    "FailedScheduling",
     "SandboxChanged",
     "Scheduled",
     "Started",
 ];
+
+/// The writer of most `FailedScheduling`, whose message the pod has too. Those of Karpenter are
+/// relevant, and its managed variants have other names: the scheduler is excluded instead. Events of
+/// schedulers with other names are received and ignored.
+const IGNORED_SOURCE: &str = "default-scheduler";
 
 /// The facts of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -186,6 +187,8 @@ impl Facts {
             selector.push_str(",reason!=");
             selector.push_str(reason);
         }
+        selector.push_str(",source!=");
+        selector.push_str(IGNORED_SOURCE);
         selector
     }
 

@@ -135,11 +135,15 @@ impl PodRecord {
         let steps = [Some(reached.created), reached.scheduled, reached.sandbox];
         let starts = self.containers.iter();
         let starts = starts.flat_map(|one| [one.running, one.started]);
-        steps
-            .into_iter()
-            .chain(starts)
-            .filter_map(|moment| moment?.best())
-            .max()
+        let steps = steps.into_iter().chain(starts);
+        let steps = steps.filter_map(|moment| moment?.best());
+        // A startup probe runs until it passes, once.
+        let ready = reached.ready.and_then(Moment::best);
+        let failed = self.containers.iter().filter_map(|one| {
+            let failed = self.facts_of(one)?.startup_probe.last()?;
+            (one.restarts == 0 && Some(failed) <= ready).then_some(failed)
+        });
+        steps.chain(failed).max()
     }
 
     /// Completes the start of a pod that has finished: without probes it was ready when its

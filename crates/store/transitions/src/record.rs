@@ -285,6 +285,12 @@ impl ContainerRecord {
     pub fn restarts_before_ready(&self) -> Option<RestartsBeforeReady> {
         self.restart_log.as_ref()?.before_ready
     }
+
+    /// Whether it started at a time that is not known: a state has none for a startup probe that
+    /// has passed.
+    pub(crate) fn is_start_unknown(&self) -> bool {
+        self.started.is_some_and(|started| started.best().is_none())
+    }
 }
 
 impl ContainerRole {

@@ -97,7 +97,8 @@ pub struct Cause {
     pub pods: usize,
     /// The slowest of these pods, how long it took, and its cause in one sentence.
     pub example: Arc<str>,
-    pub example_took: Duration,
+    /// `None` if it is unknown of all these pods.
+    pub example_took: Option<Duration>,
     pub example_cause: String,
 }
 
@@ -328,7 +329,7 @@ impl StartStats {
         let longest = start.longest();
         let phase = longest.map(|time| time.phase);
         let container = longest.and_then(|time| time.container.as_ref());
-        let took = start.took.unwrap_or_default();
+        let took = start.took;
         let is_full = self.causes.len() >= MAX_KEYS;
         let known = self.causes.iter_mut().find(|known| {
             (known.phase, known.container.as_ref(), known.blocker)
@@ -337,6 +338,7 @@ impl StartStats {
         match known {
             Some(known) => {
                 known.pods += 1;
+                // `None` is less than any duration.
                 if took > known.example_took {
                     known.example = Arc::clone(&start.pod);
                     known.example_took = took;

@@ -20,7 +20,7 @@ const MAX_REASONS: usize = 3;
 /// cluster are always new or slow.
 const SETTLED_PERCENT: usize = 99;
 
-/// Maximum time of a warm-up after the first list of pods.
+/// Maximum time of a warm-up after the first list of pods, with the wait for the slots.
 const MAX_WARM_UP: Duration = Duration::from_secs(30);
 
 /// Time after a resolution in which the nodes that have settled are scraped at their slots: a slot
@@ -165,9 +165,17 @@ impl WarmUp {
     }
 
     /// Returns the time until all nodes that have settled are scraped at their slots.
+    ///
+    /// It counts against the maximum time of a warm-up, unless a resolution is longer. That gives
+    /// up nothing for nodes whose first usage came a resolution and the tolerance before the end;
+    /// later ones only follow a warm-up that is unusually slow.
     pub(crate) fn until_slots(&self, resolution: Duration, now: Duration) -> Duration {
-        let since = self.ended.get().map(|ended| now.saturating_sub(*ended));
-        (resolution + SLOT_TOLERANCE).saturating_sub(since.unwrap_or_default())
+        let wait = resolution + SLOT_TOLERANCE;
+        let left = |limit: Duration, from: Option<&Duration>| {
+            let since = from.map(|from| now.saturating_sub(*from));
+            limit.saturating_sub(since.unwrap_or_default())
+        };
+        left(wait, self.ended.get()).min(left(wait.max(MAX_WARM_UP), self.pods_listed.get()))
     }
 }
 

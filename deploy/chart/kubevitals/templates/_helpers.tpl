@@ -1,4 +1,4 @@
-{{/* Names, labels and values that all templates share. A component is what has a Deployment: a role, or `combined`. */}}
+{{/* Names, labels and values that all templates share. A component is what has a workload: a role, or `combined`. */}}
 
 {{- define "kubevitals.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
@@ -28,9 +28,9 @@
 {{- join "," $roles -}}
 {{- end -}}
 
-{{/* The component that runs a role. Input: root, role. */}}
+{{/* The component that runs a role; `node` never shares a process. Input: root, role. */}}
 {{- define "kubevitals.component" -}}
-{{- ternary "combined" .role .root.Values.combined -}}
+{{- ternary "combined" .role (and .root.Values.combined (ne .role "node")) -}}
 {{- end -}}
 
 {{/* Labels of an object. Input: root; component and labels are optional. */}}

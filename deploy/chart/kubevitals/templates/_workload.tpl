@@ -1,11 +1,13 @@
 {{/*
-A ServiceAccount, a Deployment, a PodDisruptionBudget and a NetworkPolicy for one component. Each role of it has the
+A ServiceAccount, a workload, a PodDisruptionBudget and a NetworkPolicy for one component. Each role of it has the
 templates `kubevitals.ROLE.args`, `.env`, `.ports`, `.mounts`, `.volumes`, `.ingress` and `.egress`, which are lists, and
-`.annotations` of the pods, which is a map; all may be empty. Input: root, component, roles.
+`.annotations` of the pods, which is a map; all may be empty. Input: root, component, roles; optional are `kind`
+(`Deployment`), `serviceName` of a StatefulSet, and `pod`, which are more fields of the pods.
 */}}
 {{- define "kubevitals.workload" -}}
 {{- $root := .root -}}
 {{- $component := .component -}}
+{{- $kind := default "Deployment" .kind -}}
 {{- $settings := include "kubevitals.settings" . | fromYaml -}}
 {{- $name := printf "%s-%s" (include "kubevitals.fullname" $root) $component -}}
 {{- $labels := include "kubevitals.labels" (dict "root" $root "component" $component) -}}
@@ -42,7 +44,7 @@ secrets:
 ---
 {{- end }}
 apiVersion: apps/v1
-kind: Deployment
+kind: {{ $kind }}
 metadata:
   name: {{ $name }}
   namespace: {{ include "kubevitals.namespace" $root }}
@@ -53,7 +55,12 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
+  {{- if ne $kind "DaemonSet" }}
   replicas: {{ $settings.replicas }}
+  {{- end }}
+  {{- with .serviceName }}
+  serviceName: {{ . }}
+  {{- end }}
   {{- if not (kindIs "invalid" $settings.revisionHistoryLimit) }}
   revisionHistoryLimit: {{ $settings.revisionHistoryLimit }}
   {{- end }}
@@ -61,7 +68,7 @@ spec:
     matchLabels:
       {{- $selector | nindent 6 }}
   {{- with $settings.updateStrategy }}
-  strategy:
+  {{ ternary "strategy" "updateStrategy" (eq $kind "Deployment") }}:
     {{- /* Helm merges maps: the default would remain, which another type excludes. */}}
     {{- toYaml (ternary (dict "type" "Recreate") . (eq (default "" .type) "Recreate")) | nindent 4 }}
   {{- end }}
@@ -90,6 +97,9 @@ spec:
       {{- end }}
       {{- if $settings.hostNetwork.enabled }}
       hostNetwork: true
+      {{- end }}
+      {{- with .pod }}
+      {{- toYaml . | nindent 6 }}
       {{- end }}
       {{- with $settings.dnsConfig }}
       dnsConfig:

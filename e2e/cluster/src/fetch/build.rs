@@ -158,6 +158,9 @@ fn go(module: &Path) -> Command {
         .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "-mod=readonly")
         .env("GOWORK", "off")
+        // The compiler collects garbage less often: a quarter less CPU for a quarter more memory
+        // (k8s.io/api/core/v1: 7.8 s instead of 10.5, 584 MB instead of 461).
+        .env("GOGC", "400")
         .env_remove("GOOS")
         .env_remove("GOARCH")
         .stdin(Stdio::null());

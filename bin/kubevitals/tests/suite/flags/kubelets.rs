@@ -7,7 +7,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
 use super::{Files, allow, token, watcher};
-use crate::server::{DEADLINE, NODES, PODS, Running, cluster, count};
+use crate::DEADLINE;
+use crate::server::{NODES, PODS, Running, cluster, count, fail_node};
 
 /// The selector is sent with the watch of nodes.
 #[tokio::test]
@@ -35,10 +36,7 @@ async fn only_nodes_that_the_selector_matches_are_scraped_and_listed() {
 #[tokio::test]
 async fn insecure_tls_scrapes_a_node_with_an_invalid_certificate() {
     let cluster = cluster(2).await;
-    cluster
-        .fleet()
-        .faults()
-        .set("node-00000", Fault::ExpiredCertificate);
+    fail_node(&cluster, "node-00000", Fault::ExpiredCertificate);
     let token = token(&cluster, "admin", Some("system:masters"));
     let kubeconfig = cluster.api().kubeconfig_for_token(&token);
     let verifying = Running::start_bare(&cluster, &kubeconfig, &[]).await;

@@ -19,11 +19,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::roles;
 use crate::schema::Schema;
-
-/// Far longer than anything here takes.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+use crate::{DEADLINE, roles, within};
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(kubevitals_jsonl::SCHEMA));
 
@@ -196,6 +193,29 @@ impl Cluster {
         });
         self.api.writer().create(Resource::Events, event).unwrap();
     }
+
+    /// Creates an event of another component about the whole pod, as client-go's recorders of
+    /// `events.k8s.io` do.
+    pub(crate) fn event_by(
+        &self,
+        component: &str,
+        time: SystemTime,
+        (pod, reason, message): (&str, &str, &str),
+    ) {
+        let known = self.api.object(Resource::Pods, Some("default"), pod);
+        let uid = known.unwrap()["metadata"]["uid"].clone();
+        let time = Timestamp::from_system_time(time).rfc3339_seconds();
+        let time = time.to_string().replace('Z', ".000000Z");
+        let name = format!("{pod}.{component}.{}", self.api.resource_version());
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": pod, "uid": uid},
+            "reason": reason, "message": message, "type": "Warning", "source": {},
+            "eventTime": time, "reportingComponent": component,
+            "reportingInstance": format!("{component}-0"), "action": "Scheduling",
+        });
+        self.api.writer().create(Resource::Events, event).unwrap();
+    }
 }
 
 impl RoleHarness {
@@ -269,13 +289,16 @@ impl RoleHarness {
 
     /// A response of the admin server to a request with this header.
     pub(crate) async fn bytes(&self, path: &str, header: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(self.admin).await.unwrap();
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: admin\r\n{header}Connection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response).await.unwrap();
-        response
+        within(&format!("the response to GET {path}"), async {
+            let mut stream = TcpStream::connect(self.admin).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut response = Vec::new();
+            stream.read_to_end(&mut response).await.unwrap();
+            response
+        })
+        .await
     }
 
     /// A response of the admin server: status code and body.
@@ -319,7 +342,8 @@ impl RoleHarness {
     /// Shuts the role down and returns all its lines.
     pub(crate) async fn stop(self) -> Vec<Value> {
         self.trigger.trigger();
-        self.task.await.unwrap().unwrap();
+        let ended = within("the role ends after its shutdown", self.task).await;
+        ended.unwrap().unwrap();
         let lines = self.lines.borrow();
         parse(&lines)
     }

@@ -1,8 +1,10 @@
 //! Pods that are created, become ready and are deleted.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use serde_json::json;
+use kubevitals_model::Timestamp;
+use kubevitals_sim::objects::Resource;
+use serde_json::{Value, json};
 
 use super::{Cluster, RoleHarness};
 
@@ -194,4 +196,79 @@ async fn a_burst_of_pods_is_tracked_completely() {
             .await;
         role.stop().await;
     }
+}
+
+/// The event watch excluded Karpenter's `FailedScheduling` together with the scheduler's.
+#[tokio::test]
+async fn a_node_that_is_added_is_not_a_lack_of_room() {
+    let cluster = Cluster::start().await;
+    let role = RoleHarness::ready(&cluster, &["--metric-labels=namespace"]).await;
+    cluster.create("web");
+    let mut pod = cluster
+        .api
+        .object(Resource::Pods, Some("default"), "web")
+        .unwrap();
+    pod["spec"].as_object_mut().unwrap().remove("nodeName");
+    let full = "0/3 nodes are available: 3 Insufficient cpu.";
+    pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": full, "lastTransitionTime": "2026-11-15T20:12:01Z"}]);
+    pod["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("resourceVersion");
+    cluster.api.writer().replace(Resource::Pods, pod).unwrap();
+    let waiting_for = |blocker: &str| {
+        format!("kubevitals_pods_starting{{namespace=\"default\",waiting_for=\"{blocker}\"}}")
+    };
+    let until_waiting = async |blocker: &str| {
+        role.until_metric(&waiting_for(blocker), |pods| pods == 1)
+            .await;
+    };
+    let now = SystemTime::now();
+    let failed = "FailedScheduling";
+    cluster.event_by("default-scheduler", now, ("web", failed, full));
+    until_waiting("unschedulable").await;
+    let nominated = "Pod should schedule on: nodeclaim/default-tn8fg";
+    cluster.event_by("karpenter", now, ("web", "Nominated", nominated));
+    until_waiting("provisioning").await;
+    let refused = "Failed to schedule pod, all available instance types exceed limits for nodepool";
+    let later = now + Duration::from_secs(20);
+    cluster.event_by("eks-auto-mode", later, ("web", failed, refused));
+    until_waiting("unschedulable").await;
+    // That of the scheduler was not even sent.
+    let events = "image_pull_watch_events_total{event_type=\"ADDED\"}";
+    assert_eq!(role.metric(events).await, Some(2));
+    role.stop().await;
+}
+
+/// The role knew new nodes by events alone.
+#[tokio::test]
+async fn a_node_younger_than_its_pod_was_waited_for() {
+    let cluster = Cluster::start().await;
+    let now = SystemTime::now();
+    let ago = |seconds| {
+        let time = Timestamp::from_system_time(now - Duration::from_secs(seconds));
+        time.rfc3339_seconds().to_string()
+    };
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n1", "creationTimestamp": ago(30)}});
+    cluster.api.writer().create(Resource::Nodes, node).unwrap();
+    let flags = ["--lifecycle", "--metric-labels=namespace,node_pool"];
+    let mut role = RoleHarness::ready(&cluster, &flags).await;
+    cluster.create_at("web", &ago(60), &json!({"phase": "Pending"}));
+    cluster.make_ready("web");
+    let is_lifecycle = |line: &&Value| line["kube_transition_metrics"]["type"] == "lifecycle";
+    let lines = role
+        .until_lines(|lines| lines.iter().any(|line| is_lifecycle(&line)))
+        .await;
+    let lifecycle = lines.iter().find(is_lifecycle).unwrap();
+    let cause = &lifecycle["kube_transition_metrics"]["lifecycle"]["cause"];
+    let cause = cause.as_str().unwrap();
+    assert!(
+        cause.starts_with("waited for a new node for") && cause.contains("n1 joined after 30 s"),
+        "{cause}"
+    );
+    let text = role.ask("/metrics").await;
+    assert!(text.contains("phase=\"provisioning\""), "{text}");
+    role.stop().await;
 }

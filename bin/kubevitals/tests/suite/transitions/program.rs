@@ -5,12 +5,13 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use super::{Cluster, RoleHarness};
-use crate::{kubevitals, output};
+use crate::{KillAtDeadline, kubevitals, output};
 
 /// A running program, killed when the test ends.
 struct Program {
     child: Child,
     stderr: BufReader<ChildStderr>,
+    _deadline: KillAtDeadline,
 }
 
 impl Program {
@@ -27,7 +28,13 @@ impl Program {
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        (Self { child, stderr }, stdout)
+        let deadline = KillAtDeadline::new(&child);
+        let program = Self {
+            child,
+            stderr,
+            _deadline: deadline,
+        };
+        (program, stdout)
     }
 
     /// Reads the log up to a line with this text.

@@ -8,8 +8,8 @@ use kubevitals_sim::objects::Resource;
 use kubevitals_sim::otlp::{OtlpReceiver, Received, Reply};
 use tokio::time::timeout;
 
-use super::harness::DEADLINE;
 use super::{Cluster, RoleHarness};
+use crate::DEADLINE;
 use crate::{kubevitals, output};
 
 const SENT: &str = "kubevitals_transitions_spans_exported_total";

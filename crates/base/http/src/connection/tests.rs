@@ -150,18 +150,50 @@ async fn get(
     path: &str,
 ) -> hyper::Result<Response<Incoming>> {
     let request = Request::get(format!("http://x{path}"));
-    sender.ready().await?;
-    sender
-        .send_request(request.body(Empty::new()).unwrap())
-        .await
+    within("a response begins", async {
+        sender.ready().await?;
+        let request = request.body(Empty::new()).unwrap();
+        sender.send_request(request).await
+    })
+    .await
+}
+
+/// Waits for what must happen, by the paused clock: once nothing else is due, the limit is reached
+/// at once.
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_hours(1);
+    let result = tokio::time::timeout(limit, future).await;
+    result.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+}
+
+impl Harness {
+    /// Waits for the end of the connection.
+    async fn end(&mut self) {
+        let ended = within("the connection ends", &mut self.task).await;
+        ended.unwrap();
+    }
+}
+
+/// Reads until the server closes the connection.
+async fn until_closed(client: &mut DuplexStream) {
+    let mut rest = Vec::new();
+    let read = within(
+        "the server closes the connection",
+        client.read_to_end(&mut rest),
+    )
+    .await;
+    read.unwrap();
 }
 
 async fn request(client: &mut DuplexStream) {
     client.write_all(REQUEST).await.unwrap();
     let mut response = Vec::new();
-    while !response.ends_with(b"\r\n\r\nx") {
-        response.push(client.read_u8().await.unwrap());
-    }
+    within("a complete response", async {
+        while !response.ends_with(b"\r\n\r\nx") {
+            response.push(client.read_u8().await.unwrap());
+        }
+    })
+    .await;
     assert!(response.starts_with(b"HTTP/1.1 200 OK"));
 }
 
@@ -171,7 +203,7 @@ fn is_set(flag: &AtomicBool) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_head_ends_the_connection() {
-    let (mut client, harness) = connect(false);
+    let (mut client, mut harness) = connect(false);
     let begin = Instant::now();
     // Single bytes do not extend the timeout.
     for byte in *b"GET /" {
@@ -179,52 +211,54 @@ async fn a_slow_head_ends_the_connection() {
         tokio::time::advance(Duration::from_millis(900)).await;
         tokio::task::yield_now().await;
     }
-    client.read_to_end(&mut Vec::new()).await.unwrap();
-    harness.task.await.unwrap();
+    until_closed(&mut client).await;
+    harness.end().await;
     assert_eq!(begin.elapsed().as_secs(), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_is_disconnected() {
-    let (mut client, harness) = connect(false);
+    let (mut client, mut harness) = connect(false);
     let begin = Instant::now();
-    client.read_to_end(&mut Vec::new()).await.unwrap();
-    harness.task.await.unwrap();
+    until_closed(&mut client).await;
+    harness.end().await;
     assert_eq!(begin.elapsed().as_secs(), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_kept_longer_then_ends() {
-    let (mut client, harness) = connect(false);
+    let (mut client, mut harness) = connect(false);
     for _ in 0..3 {
         request(&mut client).await;
         tokio::time::advance(Duration::from_secs(80)).await;
     }
     let begin = Instant::now();
-    client.read_to_end(&mut Vec::new()).await.unwrap();
-    harness.task.await.unwrap();
+    until_closed(&mut client).await;
+    harness.end().await;
     assert_eq!(begin.elapsed().as_secs(), 10);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closing_ends_an_idle_connection_at_once() {
-    let (mut client, harness) = connect(false);
+    let (mut client, mut harness) = connect(false);
     request(&mut client).await;
     assert!(harness.state.is_idle());
+    let begin = Instant::now();
     harness.state.close();
-    assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
-    harness.task.await.unwrap();
+    until_closed(&mut client).await;
+    harness.end().await;
+    assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 /// hyper closes gracefully only if nothing of a request was received.
 #[tokio::test(start_paused = true)]
 async fn closing_ends_a_connection_with_half_a_head() {
-    let (mut client, harness) = connect(false);
+    let (mut client, mut harness) = connect(false);
     client.write_all(b"G").await.unwrap();
     let begin = Instant::now();
     harness.state.close();
-    client.read_to_end(&mut Vec::new()).await.unwrap();
-    harness.task.await.unwrap();
+    until_closed(&mut client).await;
+    harness.end().await;
     assert_eq!(begin.elapsed(), CLOSE_GRACE);
 }
 
@@ -232,11 +266,11 @@ async fn closing_ends_a_connection_with_half_a_head() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_reads_is_disconnected_at_the_deadline() {
     for path in [LONG.to_string(), 4096.to_string(), format!("watch/{LONG}")] {
-        let (mut client, harness) = connect(false);
+        let (mut client, mut harness) = connect(false);
         let begin = Instant::now();
         let head = format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n");
         client.write_all(head.as_bytes()).await.unwrap();
-        harness.task.await.unwrap();
+        harness.end().await;
         assert_eq!(begin.elapsed().as_secs(), 60, "{path}");
         assert!(is_set(&harness.handler.body));
         assert_eq!(harness.aborted.get(), 1);
@@ -249,31 +283,34 @@ async fn a_watch_that_is_read_byte_by_byte_is_disconnected() {
     let head = format!("GET /watch/{LONG} HTTP/1.1\r\nHost: x\r\n\r\n");
     client.write_all(head.as_bytes()).await.unwrap();
     let begin = Instant::now();
-    while client.read_u8().await.is_ok() {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        if is_set(&harness.handler.guard) {
-            break;
+    within("the watch is cut", async {
+        while client.read_u8().await.is_ok() && !is_set(&harness.handler.guard) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
-    }
+    })
+    .await;
     assert!((60..=61).contains(&begin.elapsed().as_secs()));
     assert!(is_set(&harness.handler.body));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_watch_stays_open() {
-    let (mut client, harness) = connect(false);
+    let (mut client, mut harness) = connect(false);
     client
         .write_all(b"GET /watch/10 HTTP/1.1\r\nHost: x\r\n\r\n")
         .await
         .unwrap();
     let mut response = vec![0; 1024];
-    while !response.ends_with(b"xxxxxxxxxx\r\n") {
-        response.push(client.read_u8().await.unwrap());
-    }
+    within("ten bytes of the watch", async {
+        while !response.ends_with(b"xxxxxxxxxx\r\n") {
+            response.push(client.read_u8().await.unwrap());
+        }
+    })
+    .await;
     tokio::time::sleep(Duration::from_hours(5)).await;
     assert!(!harness.task.is_finished() && !is_set(&harness.handler.body));
     drop(client);
-    harness.task.await.unwrap();
+    harness.end().await;
     assert!(is_set(&harness.handler.guard));
 }
 
@@ -301,9 +338,12 @@ async fn a_stream_without_a_window_is_reset_and_its_connection_goes_on() {
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert!(is_set(&harness.handler.body), "{window} {path}");
         let mut received = 0;
-        while let Some(Ok(frame)) = stuck.body_mut().frame().await {
-            received += frame.data_ref().unwrap().len();
-        }
+        within("the stream is reset", async {
+            while let Some(Ok(frame)) = stuck.body_mut().frame().await {
+                received += frame.data_ref().unwrap().len();
+            }
+        })
+        .await;
         assert!(received <= usize::try_from(window).unwrap());
         let other = get(&mut sender, "/0").await.unwrap();
         assert_eq!(other.status(), StatusCode::OK);
@@ -314,9 +354,9 @@ async fn a_stream_without_a_window_is_reset_and_its_connection_goes_on() {
 /// A stream that has ended cannot be reset.
 #[tokio::test(start_paused = true)]
 async fn a_small_response_that_is_never_read_ends_its_connection() {
-    let (mut sender, harness) = http2_client(1).await;
+    let (mut sender, mut harness) = http2_client(1).await;
     let _stuck = get(&mut sender, "/1000").await.unwrap();
-    harness.task.await.unwrap();
+    harness.end().await;
     assert!(is_set(&harness.handler.body));
 }
 
@@ -360,7 +400,7 @@ impl AsyncWrite for Gate {
 /// A reset cannot be written to a full socket.
 #[tokio::test(start_paused = true)]
 async fn an_http2_client_that_reads_nothing_at_all_is_disconnected() {
-    let (stream, harness) = connect(true);
+    let (stream, mut harness) = connect(true);
     let is_shut = Arc::<AtomicBool>::default();
     let gate = Gate {
         stream,
@@ -374,7 +414,7 @@ async fn an_http2_client_that_reads_nothing_at_all_is_disconnected() {
     tokio::spawn(driver);
     let _stuck = get(&mut sender, &format!("/{LONG}")).await.unwrap();
     is_shut.store(true, Ordering::SeqCst);
-    harness.task.await.unwrap();
+    harness.end().await;
     assert!(is_set(&harness.handler.body));
 }
 
@@ -444,7 +484,7 @@ async fn long_responses_arrive_whole() {
         let response = get(&mut sender, &format!("/{size}")).await.unwrap();
         let body = http_body_util::Limited::new(response.into_body(), 2 * LONG);
         #[expect(clippy::disallowed_methods, reason = "the body is limited above")]
-        let body = body.collect().await.unwrap();
+        let body = within("a whole body", body.collect()).await.unwrap();
         assert_eq!(body.trailers(), None::<&HeaderMap>);
         assert_eq!(body.to_bytes().len(), size);
     }

@@ -15,6 +15,9 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::connection::{Accepted, Connection, Plain};
 
+/// Reached only by a hang.
+const DEADLINE: Duration = Duration::from_mins(1);
+
 /// Responds to `/wait` once it is notified, and to other paths at once.
 #[derive(Default)]
 struct Paths {
@@ -139,7 +142,13 @@ impl<H: Handler<IpAddr>> Harness<H> {
     }
 
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
+        let connected = TcpStream::connect(self.address);
+        within("a connection", connected).await.unwrap()
+    }
+
+    /// Waits until the handler has a request for `/wait`.
+    async fn until_waiting(&self) {
+        within("a request that waits", self.handler.waiting.notified()).await;
     }
 
     /// Connects from `127.0.1.N`.
@@ -147,7 +156,8 @@ impl<H: Handler<IpAddr>> Harness<H> {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         let own = Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + 0xff + u32::from(number));
         socket.bind(SocketAddr::from((own, 0))).unwrap();
-        socket.connect(self.address).await.unwrap()
+        let connected = socket.connect(self.address);
+        within("a connection", connected).await.unwrap()
     }
 }
 
@@ -156,15 +166,26 @@ async fn send(stream: &mut TcpStream, path: &str) {
     stream.write_all(head.as_bytes()).await.unwrap();
 }
 
+/// Waits for what must happen.
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(DEADLINE, future).await;
+    result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+}
+
 async fn receive(stream: &mut TcpStream) {
     let mut response = Vec::new();
-    while !response.ends_with(b"\r\n\r\nx") {
-        response.push(stream.read_u8().await.unwrap());
-    }
+    within("a complete response", async {
+        while !response.ends_with(b"\r\n\r\nx") {
+            response.push(stream.read_u8().await.unwrap());
+        }
+    })
+    .await;
 }
 
 async fn is_closed(stream: &mut TcpStream) -> bool {
-    matches!(stream.read(&mut [0; 1]).await, Ok(0) | Err(_))
+    let mut byte = [0; 1];
+    let read = within("the server closes a connection", stream.read(&mut byte)).await;
+    matches!(read, Ok(0) | Err(_))
 }
 
 /// Timeouts that no test reaches: only an eviction makes room.
@@ -186,7 +207,7 @@ async fn idle_connections_are_evicted_and_active_ones_are_not() {
     let harness = Harness::start(Plain, patient(2)).await;
     let (mut active, mut idle) = (harness.connect().await, harness.connect().await);
     send(&mut active, "/wait").await;
-    harness.handler.waiting.notified().await;
+    harness.until_waiting().await;
     send(&mut idle, "/").await;
     receive(&mut idle).await;
     let mut third = harness.connect().await;
@@ -240,7 +261,7 @@ async fn a_client_waits_while_all_connections_are_busy() {
     let harness = Harness::start(Plain, patient(1)).await;
     let mut busy = harness.connect().await;
     send(&mut busy, "/wait").await;
-    harness.handler.waiting.notified().await;
+    harness.until_waiting().await;
     let mut client = harness.connect().await;
     send(&mut client, "/").await;
     harness.handler.release.notify_one();
@@ -253,16 +274,20 @@ async fn a_drain_waits_for_active_connections() {
     let harness = Harness::start(Plain, Limits::default()).await;
     let mut active = harness.connect().await;
     send(&mut active, "/wait").await;
-    harness.handler.waiting.notified().await;
+    harness.until_waiting().await;
     drop(harness.stop);
     // The port is closed as soon as the drain begins.
-    while TcpStream::connect(harness.address).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    within("the port is closed", async {
+        while TcpStream::connect(harness.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert!(!harness.task.is_finished());
     harness.handler.release.notify_one();
     receive(&mut active).await;
-    harness.task.await.unwrap();
+    let ended = within("the server ends", harness.task).await;
+    ended.unwrap();
     assert_eq!(harness.metrics.connections.get(), 0);
 }
 
@@ -286,7 +311,8 @@ async fn handshakes_time_out() {
         assert!(is_closed(&mut client).await);
         assert_eq!(harness.metrics.handshake_timeouts.get(), 1);
         drop(harness.stop);
-        harness.task.await.unwrap();
+        let ended = within("the server ends", harness.task).await;
+        ended.unwrap();
     }
 }
 
@@ -297,10 +323,8 @@ async fn accepted_sockets_probe_their_client_while_nothing_is_sent() {
     let server = Harness::start(Keepalive(reported), Limits::default()).await;
     let _client = TcpStream::connect(server.address).await.unwrap();
     let seconds = Duration::from_secs;
-    assert_eq!(
-        keepalive.recv().await,
-        Some((true, seconds(15), seconds(15)))
-    );
+    let keepalive = within("an accepted socket", keepalive.recv()).await;
+    assert_eq!(keepalive, Some((true, seconds(15), seconds(15))));
 }
 
 /// Runs a test that must end in time; a regression would hang.

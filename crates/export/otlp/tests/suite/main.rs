@@ -6,6 +6,9 @@
 )]
 
 mod delivery;
+// The same records as those of the metrics.
+#[path = "../../../../serve/transition-metrics/tests/suite/lifecycles.rs"]
+mod lifecycles;
 mod security;
 mod support;
 mod traces;

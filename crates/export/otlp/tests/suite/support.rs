@@ -11,11 +11,12 @@ use kubevitals_otlp::{
 };
 use kubevitals_sim::otlp::OtlpReceiver;
 use kubevitals_sink::{DropReason, SinkMetrics};
-use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, TrackerConfig};
-use kubevitals_watch::{Decoder, decode_object};
+use kubevitals_transitions::{Arrival, Output, PodRecord};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+
+use crate::lifecycles;
 
 /// Far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -44,7 +45,7 @@ pub(crate) fn pod(version: u32, status: &Value) -> Arc<Pod> {
             "readinessProbe": {"exec": {"command": ["true"]}}}]},
         "status": status,
     });
-    Arc::new(decode_object(pod.to_string().as_bytes(), &Decoder::default()).unwrap())
+    lifecycles::pod(&pod.to_string())
 }
 
 pub(crate) fn condition(kind: &str, second: i64) -> Value {
@@ -60,7 +61,7 @@ pub(crate) fn event(reason: &str, message: &str, second: i64) -> Event {
         "firstTimestamp": stamp(second), "lastTimestamp": stamp(second),
         "source": {"component": "kubelet"},
     });
-    decode_object(event.to_string().as_bytes(), &Decoder::default()).unwrap()
+    lifecycles::event(&event.to_string())
 }
 
 /// Scheduled at 1, pulled from 2 to 5, running at 6, ready at 9.
@@ -89,11 +90,7 @@ pub(crate) fn pulls() -> Vec<Event> {
 
 /// The record of the start of a pod with these states and events.
 pub(crate) fn record(states: &[Arc<Pod>], events: &[Event]) -> Arc<PodRecord> {
-    let mut tracker = Tracker::new(TrackerConfig {
-        linger: None,
-        existing: Existing::All,
-        ..TrackerConfig::default()
-    });
+    let mut tracker = lifecycles::patient();
     let mut outputs = Vec::new();
     let mut out = |output| outputs.push(output);
     for state in states {

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubevitals_otlp::{Span, SpanId, Status, Value, encode_spans, pod_trace};
-use kubevitals_recording::{MAX_OBJECT, RecordedObject, Recording};
-use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, TrackerConfig};
-use kubevitals_watch::{Decoder, EventType};
+use kubevitals_transitions::{Output, PodRecord};
 use serde_json::json;
 use std::sync::Arc;
 
+use crate::lifecycles::replay;
 use crate::support::{at, condition, event, pod, pulls, ready, ready_record, record, stamp};
 
 const PODS: &str = include_str!("../../../../sources/watch/tests/fixtures/pods.watch.jsonl");
@@ -197,30 +196,8 @@ fn a_pod_that_was_ready_before_has_no_trace() {
 
 /// The starts in the recordings of a real cluster.
 fn recorded() -> Vec<Arc<PodRecord>> {
-    let mut tracker = Tracker::new(TrackerConfig {
-        linger: None,
-        existing: Existing::All,
-        ..TrackerConfig::default()
-    });
-    let mut outputs = Vec::new();
-    let mut out = |output| outputs.push(output);
-    for recording in [PODS, EVENTS] {
-        for item in Recording::new(recording.as_bytes(), Decoder::default(), MAX_OBJECT) {
-            match item.object.unwrap() {
-                RecordedObject::Pod(seen) if seen.event == EventType::Deleted => {
-                    tracker.deleted(&Arc::new(seen.object), Arrival::Live, None, &mut out);
-                }
-                RecordedObject::Pod(seen) => {
-                    let pod = Arc::new(seen.object);
-                    tracker.pod(&pod, Arrival::Live, seen.written, &mut out);
-                }
-                RecordedObject::Event(seen) => tracker.event(&seen.object, &mut out),
-                _ => {}
-            }
-        }
-    }
-    tracker.finish(&mut out);
-    let starts = outputs.into_iter().filter_map(|output| match output {
+    let outputs = replay(&[PODS, EVENTS]).into_iter();
+    let starts = outputs.filter_map(|output| match output {
         Output::Startup(record) => Some(record),
         _ => None,
     });

@@ -92,3 +92,53 @@ fn a_parent_that_leads_elsewhere_is_refused() {
         "nothing is mounted"
     );
 }
+
+/// Version 1 alone, without the version 2 hierarchy of hybrid hosts.
+#[test]
+fn the_freezer_kills_what_forks() {
+    let freezer = Path::new("/sys/fs/cgroup/freezer");
+    let parent = PathBuf::from(format!("kubevitals-test-freezer-{}", std::process::id()));
+    let open = || Hierarchies::create(Version::V1, vec![freezer.to_owned()], parent);
+    if !freezer.join("cgroup.procs").exists() {
+        println!("skipped: there is no freezer of cgroup v1");
+        return;
+    }
+    let hierarchies = match open() {
+        Ok(found) => found,
+        Err(error) => {
+            println!("skipped: cgroups are not permitted: {error}");
+            return;
+        }
+    };
+    let cgroup = hierarchies.container("u", "c");
+    hierarchies
+        .pod("u")
+        .create(&Limits::default(), true)
+        .expect("pod");
+    cgroup.create(&Limits::default(), false).expect("container");
+    let [dir] = cgroup.dirs() else {
+        panic!("one hierarchy");
+    };
+    // It joins by itself, and then forks all the time.
+    let join = format!("echo 0 > {}/cgroup.procs", dir.display());
+    let mut child = std::process::Command::new("/bin/sh")
+        .args([
+            "-c",
+            &format!("{join}; while :; do sleep 1000 & sleep 0.001; done"),
+        ])
+        .spawn()
+        .expect("a shell");
+    let started = Instant::now();
+    while cgroup.processes().len() < 5 {
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "it does not join"
+        );
+        pause();
+    }
+    assert!(cgroup.kill(), "all processes are killed");
+    let status = child.wait().expect("the shell has ended");
+    assert!(!status.success());
+    hierarchies.own().remove().expect("removed");
+    assert!(!cgroup.exists());
+}

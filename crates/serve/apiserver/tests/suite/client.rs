@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::{Credentials, DEADLINE, Running, inline};
+use crate::support::{Credentials, Running, inline, within};
 
 /// The options of a client.
 #[derive(Clone)]
@@ -125,6 +125,10 @@ impl Client {
     }
 
     pub(crate) async fn connect(&self) -> Open {
+        within("a connection", self.open()).await
+    }
+
+    async fn open(&self) -> Open {
         let io = TokioIo::new(self.tls().await);
         match self.alpn {
             Alpn::H2 => {
@@ -143,11 +147,13 @@ impl Client {
     }
 
     pub(crate) async fn tls(&self) -> TlsStream<TcpStream> {
-        let stream = TcpStream::connect(&self.address).await.unwrap();
-        TlsConnector::from(self.configuration().config())
-            .connect(ServerName::try_from("localhost").unwrap(), stream)
-            .await
-            .unwrap()
+        within("a TLS handshake", async {
+            let stream = TcpStream::connect(&self.address).await.unwrap();
+            let name = ServerName::try_from("localhost").unwrap();
+            let connector = TlsConnector::from(self.configuration().config());
+            connector.connect(name, stream).await.unwrap()
+        })
+        .await
     }
 
     pub(crate) fn configuration(&self) -> ClientTls {
@@ -182,7 +188,7 @@ impl Open {
                 }
             }
         };
-        tokio::time::timeout(DEADLINE, response).await.unwrap()
+        within("a response begins", response).await
     }
 }
 
@@ -191,11 +197,8 @@ impl Received {
         let (parts, body) = response.into_parts();
         #[expect(clippy::disallowed_methods, reason = "the body is limited")]
         let collected = Limited::new(body, 100_000_000).collect();
-        let body = tokio::time::timeout(DEADLINE, collected)
-            .await
-            .unwrap()
-            .unwrap()
-            .to_bytes();
+        let body = within("a complete response", collected).await;
+        let body = body.unwrap().to_bytes();
         Self {
             code: parts.status,
             headers: parts.headers,

@@ -24,7 +24,7 @@ use kubevitals_telemetry::Status;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::support::{DEADLINE, loopback, spawn, telemetry, widgets};
+use crate::support::{loopback, spawn, telemetry, widgets, within};
 
 struct Cluster {
     sim: SimApiHandle,
@@ -146,23 +146,23 @@ impl Cluster {
             }
             panic!("the watch ended");
         };
-        tokio::time::timeout(DEADLINE, waited).await.unwrap();
+        within(&format!("{name} has the status {status}"), waited).await;
     }
 
     async fn end(self) {
         drop(self.stop);
-        tokio::time::timeout(DEADLINE, self.task)
-            .await
-            .unwrap()
-            .unwrap();
+        within("the server ends", self.task).await.unwrap();
         self.sim.shutdown().await;
     }
 }
 
 async fn get(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
-    client
-        .request(http::Request::get(path).body(Vec::new()).unwrap())
-        .await
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    within(
+        &format!("a response to GET {path}"),
+        client.request(request),
+    )
+    .await
 }
 
 fn writer(cluster: &Cluster, certificate: &ServingCertificate) -> CaBundleWriter {
@@ -193,7 +193,8 @@ async fn replicas_that_write_at_once_end_with_all_authorities() {
         let writer = writer(&cluster, certificate);
         tokio::spawn(async move { writer.update("v1.example.dev").await })
     });
-    for written in futures_util::future::join_all(writers).await {
+    let all = futures_util::future::join_all(writers);
+    for written in within("all bundles are written", all).await {
         assert!(written.unwrap().unwrap());
     }
     let bundle = cluster.bundle("v1.example.dev");
@@ -353,9 +354,7 @@ async fn direct_requests_are_reviewed_by_the_cluster() {
         .as_str()
         .unwrap()
         .to_owned();
-    tokio::time::timeout(DEADLINE, cluster.trust.loaded())
-        .await
-        .unwrap();
+    within("the trust is looked up", cluster.trust.loaded()).await;
     assert_eq!(cluster.trust.status(), Status::Ok);
     let direct = async |kubeconfig: String| {
         let bundle = STANDARD.encode(cluster.certificate.ca_bundle().unwrap().as_bytes());

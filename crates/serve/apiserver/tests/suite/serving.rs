@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::client::{Client, Received};
-use crate::support::{DEADLINE, Running};
+use crate::support::{Running, within};
 
 const WIDGETS: &str = "/apis/example.dev/v1/widgets";
 const STALL: &str = "/apis/example.dev/v1/gadgets/stall";
@@ -48,7 +48,7 @@ async fn requests_beyond_the_limit_get_retry_after() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(DEADLINE, freed).await.unwrap();
+    within("the slot is free again", freed).await;
     server.stop().await;
 }
 
@@ -77,8 +77,8 @@ async fn the_newest_of_many_handshakes_does_not_wait_for_all_others() {
             number
         })
         .collect();
-    let order = tokio::time::timeout(DEADLINE, responses.collect::<Vec<usize>>());
-    let order = order.await.unwrap();
+    let order = responses.collect::<Vec<usize>>();
+    let order = within("a response to each handshake", order).await;
     let newest = order.iter().position(|number| *number == MANY - 1);
     assert!(newest.unwrap() < MANY / 4, "{order:?}");
     let response = Client::reader(&server).get(WIDGETS).await;
@@ -97,7 +97,7 @@ async fn responses_past_their_deadline_are_aborted() {
     let mut open = reader.connect().await;
     let held = open.send(reader.request(Method::GET, STALL)).await.unwrap();
     let mut body = held.into_body();
-    let frame = tokio::time::timeout(DEADLINE, body.frame()).await.unwrap();
+    let frame = within("the response is aborted", body.frame()).await;
     assert!(
         frame.unwrap().is_err(),
         "an incomplete response must not look complete"
@@ -138,9 +138,7 @@ async fn slow_heads_and_idle_connections_are_closed() {
         .await
         .unwrap();
     let mut rest = Vec::new();
-    let _cut = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest))
-        .await
-        .unwrap();
+    let _cut = within("a slow head is cut", stream.read_to_end(&mut rest)).await;
     assert!(
         rest.is_empty(),
         "no response: {:?}",
@@ -153,9 +151,7 @@ async fn slow_heads_and_idle_connections_are_closed() {
         .await
         .unwrap();
     let mut rest = Vec::new();
-    let _ended = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest))
-        .await
-        .unwrap();
+    let _ended = within("an idle connection ends", stream.read_to_end(&mut rest)).await;
     assert!(rest.starts_with(b"HTTP/1.1 200 OK"));
     // HTTP/2 without a request.
     let mut stream = Client::reader(&server).tls().await;
@@ -164,9 +160,7 @@ async fn slow_heads_and_idle_connections_are_closed() {
         .await
         .unwrap();
     let mut rest = Vec::new();
-    let _ended = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest))
-        .await
-        .unwrap();
+    let _ended = within("an idle connection ends", stream.read_to_end(&mut rest)).await;
     server.stop().await;
 }
 
@@ -185,9 +179,7 @@ async fn idle_connections_are_evicted_for_new_ones() {
         idle.push(open);
     }
     for _ in 0..3 {
-        let response = tokio::time::timeout(DEADLINE, reader.get(WIDGETS))
-            .await
-            .unwrap();
+        let response = reader.get(WIDGETS).await;
         assert_eq!(response.code, 200);
     }
     server.stop().await;
@@ -212,7 +204,7 @@ async fn unauthenticated_clients_get_one_http2_request() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    within("the connection is closed", gone).await;
     server.stop().await;
 }
 
@@ -230,11 +222,11 @@ async fn readiness_fails_first_and_requests_are_served_during_the_shutdown_delay
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(DEADLINE, not_ready).await.unwrap();
+    within("readiness fails", not_ready).await;
     // On new connections.
     assert_eq!(Client::of(&server).get("/livez").await.code, 200);
     assert_eq!(Client::reader(&server).get(WIDGETS).await.code, 200);
-    let event = watched.body_mut().frame().await;
+    let event = within("an event of the watch", watched.body_mut().frame()).await;
     assert!(event.unwrap().is_ok(), "watches continue");
     drop(server);
 
@@ -260,7 +252,7 @@ async fn requests_over_http2_close_their_connection_by_chance() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    within("the connection is closed", gone).await;
     let http1 = reader.http1();
     let mut open = http1.connect().await;
     for _ in 0..3 {

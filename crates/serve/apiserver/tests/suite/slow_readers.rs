@@ -7,18 +7,18 @@ use http::Method;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::client::Client;
-use crate::support::{DEADLINE, Running, widgets_with_bodies};
+use crate::support::{Running, widgets_with_bodies, within};
 
 const WIDGETS: &str = "/apis/example.dev/v1/widgets";
 
-async fn until(is_true: impl Fn() -> bool) {
+async fn until(what: &str, is_true: impl Fn() -> bool) {
     let mut ticks = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while !is_true() {
             ticks.tick().await;
         }
     };
-    tokio::time::timeout(DEADLINE, waiting).await.unwrap();
+    within(what, waiting).await;
 }
 
 /// Such a list used to be held for ever: its body is not polled, and other requests on the
@@ -43,7 +43,7 @@ async fn a_list_that_is_not_read_is_aborted_at_its_deadline() {
                 assert_eq!(version.unwrap().status(), 200);
             }
         };
-        tokio::time::timeout(DEADLINE, gone).await.unwrap();
+        within("the body of the list is dropped", gone).await;
         drop(stuck);
     }
     let scraper = Client::of(&server).bearer("token-of-scraper");
@@ -72,15 +72,17 @@ async fn a_watch_that_is_not_read_is_aborted() {
     let head =
         format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer token-of-reader\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    until(|| Arc::strong_count(&bodies) > idle).await;
-    until(|| Arc::strong_count(&bodies) == idle).await;
+    until("the watch begins", || Arc::strong_count(&bodies) > idle).await;
+    let dropped = || Arc::strong_count(&bodies) == idle;
+    until("the body of the watch is dropped", dropped).await;
     drop(stream);
 
     let reader = Client::reader(&server).window(1_000);
     let mut open = reader.connect().await;
     let stuck = open.send(reader.request(Method::GET, &path)).await;
     assert_eq!(stuck.as_ref().unwrap().status(), 200);
-    until(|| Arc::strong_count(&bodies) == idle).await;
+    let dropped = || Arc::strong_count(&bodies) == idle;
+    until("the body of the watch is dropped", dropped).await;
     let version = open.send(reader.request(Method::GET, "/version")).await;
     assert_eq!(version.unwrap().status(), 200, "only the stream is reset");
     server.stop().await;
@@ -104,6 +106,6 @@ async fn a_response_that_is_not_read_holds_its_slot_until_it_is_aborted() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(DEADLINE, freed).await.unwrap();
+    within("the slot is free again", freed).await;
     server.stop().await;
 }

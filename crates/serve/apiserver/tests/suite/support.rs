@@ -28,7 +28,14 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// Far longer than anything here takes: reached only by a hang.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Waits for what must happen.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(DEADLINE, future).await;
+    result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+}
 
 /// Widgets with a weight: `widget-0` in `ns-0` and so on; the last digit of both is the same.
 pub(crate) struct Widgets {
@@ -252,10 +259,7 @@ impl Running {
     /// Shuts down and waits for the end.
     pub(crate) async fn stop(mut self) {
         self.begin_stop();
-        tokio::time::timeout(DEADLINE, self.task)
-            .await
-            .unwrap()
-            .unwrap();
+        within("the server ends", self.task).await.unwrap();
     }
 }
 

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use serde_json::json;
 
 use crate::client::{Client, Received};
-use crate::support::{DEADLINE, Running, widgets};
+use crate::support::{Running, widgets, within};
 
 const V1: &str = "/apis/example.dev/v1";
 
@@ -176,11 +176,8 @@ async fn first_bytes(client: &Client, path: &str, min: usize) -> (String, Vec<u8
     let mut body = response.into_body();
     let mut bytes = Vec::new();
     while bytes.len() < min {
-        let frame = tokio::time::timeout(DEADLINE, body.frame())
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
+        let frame = within("a frame of the watch", body.frame()).await;
+        let frame = frame.unwrap().unwrap();
         bytes.extend_from_slice(frame.data_ref().unwrap());
     }
     (kind, bytes)

@@ -47,12 +47,9 @@ pub(super) async fn remote_command<S>(
     tokio::pin!(driver);
     let work = async {
         let creation = Opened::accept(&mut connection, options, protocol);
-        let opened = match within(config.creation_timeout, creation).await {
-            Some(opened) => opened,
-            None => {
-                tracing::info!("client did not open its streams in time");
-                return;
-            }
+        let Some(opened) = within(config.creation_timeout, creation).await else {
+            tracing::info!("client did not open its streams in time");
+            return;
         };
         tokio::select! {
             () = opened.run(session, protocol, &metrics) => {}

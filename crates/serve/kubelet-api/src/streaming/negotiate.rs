@@ -136,7 +136,7 @@ pub(super) enum Forward {
 pub(super) struct Rejection {
     code: StatusCode,
     message: String,
-    headers: HeaderMap,
+    headers: Box<HeaderMap>,
 }
 
 impl Subresource {
@@ -179,7 +179,7 @@ impl Rejection {
         Self {
             code,
             message: message.into(),
-            headers: HeaderMap::new(),
+            headers: Box::default(),
         }
     }
 
@@ -206,7 +206,7 @@ impl Rejection {
         let body = status::response_body(&self.message, reason, self.code.as_u16());
         let mut response = Response::new(body);
         *response.status_mut() = self.code;
-        *response.headers_mut() = self.headers;
+        *response.headers_mut() = *self.headers;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.code == StatusCode::TOO_MANY_REQUESTS {

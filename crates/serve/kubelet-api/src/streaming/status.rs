@@ -19,6 +19,7 @@ pub(super) enum StatusFormat {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of metav1.Status")]
 struct Status {
     metadata: Empty,
     status: &'static str,

@@ -68,6 +68,130 @@ fn phases_are_between_milestones() {
     assert_eq!(found.get("startups_total{result=ready}"), 1.0);
 }
 
+/// The seconds of the phases that a pod has.
+fn phases_of(mut pod: PodBuilder) -> Vec<(String, f64)> {
+    let found = found(std::slice::from_mut(&mut pod));
+    let prefix = "kubevitals_pod_startup_phase_duration_seconds_sum{phase=";
+    let named = found.0.iter().filter_map(|(series, seconds)| {
+        let phase = series.strip_prefix(prefix)?.strip_suffix('}')?;
+        Some((phase.to_owned(), *seconds))
+    });
+    let mut phases: Vec<(String, f64)> = named.collect();
+    phases.sort_by(|one, two| one.0.cmp(&two.0));
+    phases
+}
+
+fn expected(phases: &[(&str, f64)]) -> Vec<(String, f64)> {
+    let each = phases.iter();
+    each.map(|(phase, seconds)| ((*phase).to_owned(), *seconds))
+        .collect()
+}
+
+/// A pod with these events: scheduled at 60, sandbox at 90, running at 92, ready at 94.
+fn prepared(events: &[(&str, &str, i64)]) -> PodBuilder {
+    let mut pod = PodBuilder::new(one_container());
+    pod.observe(Some(100));
+    for (reason, message, second) in events {
+        pod.event("", reason, message, *second);
+    }
+    pod.status = json!({"phase": "Running", "startTime": stamp(60), "containerStatuses": [running("main", 92)]});
+    pod.conditions(&[
+        "PodScheduled=True@60",
+        "PodReadyToStartContainers=True@90",
+        "Initialized=True@60",
+        "ContainersReady=True@94",
+        "Ready=True@94",
+    ])
+    .observe(Some(94_100));
+    pod
+}
+
+#[test]
+fn new_nodes_volumes_and_network_are_phases_of_their_own() {
+    let usual = [("container_start", 2.0), ("readiness", 2.0)];
+    let with = |more: &[(&str, f64)]| {
+        let mut all = expected(&usual);
+        all.extend(expected(more));
+        all.sort_by(|one, two| one.0.cmp(&two.0));
+        all
+    };
+    assert_eq!(
+        phases_of(prepared(&[])),
+        with(&[("sandbox", 30.0), ("scheduling", 60.0)])
+    );
+    let scale_up = "pod triggered scale-up: [{pool-b 1->2 (max: 10)}]";
+    assert_eq!(
+        phases_of(prepared(&[("TriggeredScaleUp", scale_up, 10)])),
+        with(&[
+            ("provisioning", 50.0),
+            ("sandbox", 30.0),
+            ("scheduling", 10.0)
+        ])
+    );
+    let mount = "MountVolume.SetUp failed for volume \"c\" : configmap \"web\" not found";
+    assert_eq!(
+        phases_of(prepared(&[("FailedMount", mount, 61)])),
+        with(&[("sandbox", 0.0), ("scheduling", 60.0), ("volumes", 30.0)])
+    );
+    let network = "Failed to create pod sandbox: plugin type=\"calico\" failed (add): no addresses";
+    assert_eq!(
+        phases_of(prepared(&[("FailedCreatePodSandBox", network, 65)])),
+        with(&[("network", 25.0), ("sandbox", 5.0), ("scheduling", 60.0)])
+    );
+}
+
+/// A phase that has begun is not one that has completed.
+#[test]
+fn a_node_that_never_came_is_no_phase() {
+    let mut pod = PodBuilder::new(one_container());
+    pod.observe(Some(100));
+    pod.event("", "Nominated", "Pod should schedule on: nodeclaim/a", 3);
+    pod.conditions(&["PodScheduled=False@1"])
+        .observe(Some(1_100));
+    pod.delete(Some(90_000));
+    assert_eq!(phases_of(pod), []);
+}
+
+#[test]
+fn failed_pulls_and_crashes_are_phases_of_their_own() {
+    let mut pod = PodBuilder::new(one_container());
+    pod.observe(Some(100));
+    for second in [3, 10] {
+        pod.event("main", "Pulling", "Pulling image \"i\"", second);
+        pod.event(
+            "main",
+            "Failed",
+            "Failed to pull image \"i\": 429",
+            second + 1,
+        );
+    }
+    pod.event("main", "Pulled", &pulled(4_000, 4_000, 1_000), 30);
+    let mut first = running("main", 31);
+    first["ready"] = false.into();
+    pod.status = json!({"phase": "Running", "startTime": stamp(1), "containerStatuses": [first]});
+    let before = [SCHEDULED, SANDBOX, "Initialized=True@1"];
+    pod.conditions(&before).observe(Some(31_100));
+    let mut second = running("main", 51);
+    second["restartCount"] = 1.into();
+    second["lastState"] = json!({"terminated": {"exitCode": 3, "reason": "Error",
+        "startedAt": stamp(31), "finishedAt": stamp(40)}});
+    pod.status["containerStatuses"] = json!([second]);
+    let conditions = [&before[..], &["ContainersReady=True@53", "Ready=True@53"]].concat();
+    pod.conditions(&conditions).observe(Some(53_100));
+    assert_eq!(
+        phases_of(pod),
+        expected(&[
+            ("container_start", 29.0),
+            ("crash_loop", 20.0),
+            ("image_pull", 4.0),
+            ("image_pull_failed", 23.0),
+            ("readiness", 2.0),
+            ("sandbox", 1.0),
+            ("scheduling", 1.0),
+        ])
+    );
+}
+
 #[test]
 fn the_indicator_uses_observed_times() {
     let found = found(&mut [plain(one_container())]);

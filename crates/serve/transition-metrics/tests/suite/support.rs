@@ -170,13 +170,18 @@ impl PodBuilder {
         self
     }
 
+    /// An event about a container; about the pod, if the name is empty.
     pub(crate) fn event(&mut self, container: &str, reason: &str, message: &str, second: i64) {
         let name = format!("{container}.{reason}.{second}");
+        let path = match container {
+            "" => String::new(),
+            name => format!("spec.containers{{{name}}}"),
+        };
         let object = json!({
             "metadata": {"name": name, "namespace": "default", "uid": "1", "resourceVersion": "1"},
             "involvedObject": {"kind": "Pod", "namespace": "default", "name": "made",
                                "uid": "00000000-0000-4000-8000-000000000001",
-                               "fieldPath": format!("spec.containers{{{container}}}")},
+                               "fieldPath": path},
             "reason": reason, "message": message, "type": "Normal", "count": 1,
             "firstTimestamp": stamp(second), "lastTimestamp": stamp(second),
         });

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubevitals_model::{ContainerSample, Node, NodeBatch, NodeSample};
 use kubevitals_scrape::{
-    ANNOTATIONS, BatchInfo, Bearer, Coverage, Credentials, ScrapeConfig, ScrapeError,
+    ANNOTATIONS, BatchInfo, Bearer, Coverage, Credentials, PORT, SCHEME, ScrapeConfig, ScrapeError,
     ScrapeMetrics, ScrapeSink, ScrapedNode, Scraper, Transport,
 };
 use kubevitals_sim::api::{Rule, SimApiHandle, User};
@@ -18,12 +18,20 @@ use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, TrustRoots};
 use kubevitals_watch::{KubeTransport, Reflector, WatchClient, WatchSpec};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// Reached only by a hang.
 const DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) const NODES: [&str; 2] = ["node-00000", "node-00001"];
+
+/// Waits for what must happen.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(DEADLINE, future).await;
+    result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+}
 
 /// A cluster of two nodes and a watch of them.
 pub(crate) struct Harness {
@@ -169,6 +177,12 @@ impl RecordingSink {
             .await
     }
 
+    /// Waits for the first batch or error of a node.
+    pub(crate) async fn first_result(&self, node: &str) -> Event {
+        self.wait(0, "a first result", |event| event.node() == node)
+            .await
+    }
+
     /// Waits for the first error of a node.
     pub(crate) async fn first_error(&self, node: &str) -> ScrapeError {
         let is_error = |event: &Event| matches!(event, Event::Error { node: n, .. } if n == node);
@@ -259,6 +273,19 @@ impl Harness {
         }
     }
 
+    /// Lets a test respond for a node, over plain HTTP. Only with `allow_http` it is scraped.
+    #[expect(clippy::indexing_slicing, reason = "absent fields are created")]
+    pub(crate) async fn respond_for(&self, name: &str) -> TcpListener {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut node = self.node(name);
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
+        let port = listener.local_addr().unwrap().port();
+        node["metadata"]["annotations"][PORT] = json!(port.to_string());
+        node["metadata"]["annotations"][SCHEME] = json!("http");
+        self.write(node);
+        listener
+    }
+
     pub(crate) fn scrape(&self, config: ScrapeConfig) -> Running {
         self.scrape_after(std::future::ready(()), config)
     }
@@ -288,10 +315,26 @@ impl Harness {
     }
 
     pub(crate) async fn shutdown(self, running: Running) {
-        running.scraper.shutdown().await;
-        self.nodes.shutdown().await;
-        self.cluster.shutdown().await;
+        within("scraper, watch and cluster end", async {
+            running.scraper.shutdown().await;
+            self.nodes.shutdown().await;
+            self.cluster.shutdown().await;
+        })
+        .await;
     }
+}
+
+/// Accepts the next request that is sent to a listener, and returns its head.
+pub(crate) async fn request(listener: &TcpListener) -> (TcpStream, String) {
+    within("a request", async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        (stream, String::from_utf8(head).unwrap())
+    })
+    .await
 }
 
 pub(crate) fn trusting(pem: &str) -> ClientTls {

@@ -6,14 +6,15 @@ use kubevitals_sim::faults::Fault;
 use kubevitals_sim::objects::Resource;
 use kubevitals_telemetry::logs::{LogCapture, LogOptions};
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::harness::{Event, Harness, NODES, is_batch};
+use crate::harness::{Event, Harness, NODES, is_batch, request, within};
 
 /// Adds nodes whose kubelets accept connections and send nothing. They come first in lists.
 #[expect(clippy::indexing_slicing, reason = "absent fields are created")]
-async fn add_silent_nodes(harness: &Harness, count: usize) -> TcpListener {
+async fn add_silent_nodes(harness: &Harness, count: usize, is_ready: bool) -> TcpListener {
     // The kernel completes connections, whether they are accepted or not.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -21,6 +22,8 @@ async fn add_silent_nodes(harness: &Harness, count: usize) -> TcpListener {
     for number in 0..count {
         let mut node = template.clone();
         node["metadata"] = json!({"name": format!("a-silent-{number:03}")});
+        let status = if is_ready { "True" } else { "False" };
+        node["status"]["conditions"] = json!([{"type": "Ready", "status": status}]);
         node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
         node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = json!(port);
         harness
@@ -36,7 +39,7 @@ async fn add_silent_nodes(harness: &Harness, count: usize) -> TcpListener {
 #[tokio::test]
 async fn kubelets_that_stay_silent_do_not_delay_others() {
     let harness = Harness::start().await;
-    let _listener = add_silent_nodes(&harness, 100).await;
+    let _listener = add_silent_nodes(&harness, 100, true).await;
     let mut config = harness.config();
     // The timeout of a silent one is longer than this test waits.
     config.resolution = Duration::from_mins(10);
@@ -50,10 +53,69 @@ async fn kubelets_that_stay_silent_do_not_delay_others() {
     harness.shutdown(running).await;
 }
 
+/// They once took all permits, until their timeouts.
+#[tokio::test]
+async fn silent_kubelets_that_are_not_ready_leave_permits_to_others() {
+    let harness = Harness::start().await;
+    let _listener = add_silent_nodes(&harness, 10, false).await;
+    let mut config = harness.config();
+    config.resolution = Duration::from_mins(10);
+    config.timeout = Duration::from_mins(9);
+    config.concurrency = 4;
+    let running = harness.scrape(config);
+    for node in NODES {
+        running.events.first_batch(node).await;
+    }
+    harness.shutdown(running).await;
+}
+
+/// Large bodies once were as many as there were nodes that sent them.
+#[tokio::test]
+async fn a_large_body_waits_for_the_memory_that_another_holds() {
+    const LENGTH: usize = 15 << 20;
+    let harness = Harness::start().await;
+    let listeners = [
+        harness.respond_for(NODES[0]).await,
+        harness.respond_for(NODES[1]).await,
+    ];
+    let mut config = harness.config();
+    config.allow_http = true;
+    config.warm_start = false;
+    config.resolution = Duration::from_mins(10);
+    config.timeout = Duration::from_mins(9);
+    let running = harness.scrape(config);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+    let mut streams = Vec::new();
+    for listener in &listeners {
+        let (mut stream, _) = request(listener).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    let (mut second, mut first) = (streams.pop().unwrap(), streams.pop().unwrap());
+    // All but its end, which is more than sockets buffer: it has its memory, and keeps it.
+    let body = vec![b'\n'; LENGTH - 1];
+    let sent = first.write_all(&body);
+    within("the first body is read", sent).await.unwrap();
+    let sending = tokio::spawn(async move {
+        second.write_all(&body).await.unwrap();
+        second.write_all(b"\n").await.unwrap();
+        second
+    });
+    let second = running.events.first_result(NODES[1]);
+    let early = timeout(Duration::from_secs(1), second).await;
+    assert!(early.is_err(), "it is read beside the first: {early:?}");
+    first.write_all(b"\n").await.unwrap();
+    for node in NODES {
+        running.events.first_result(node).await;
+    }
+    within("the second body is sent", sending).await.unwrap();
+    harness.shutdown(running).await;
+}
+
 #[tokio::test]
 async fn as_many_nodes_are_scraped_at_once_as_configured() {
     let harness = Harness::start().await;
-    let listener = add_silent_nodes(&harness, 10).await;
+    let listener = add_silent_nodes(&harness, 10, true).await;
     for node in NODES {
         harness
             .api()
@@ -68,13 +130,14 @@ async fn as_many_nodes_are_scraped_at_once_as_configured() {
     let running = harness.scrape(config);
     let mut open = Vec::new();
     for _ in 0..4 {
-        open.push(listener.accept().await.unwrap());
+        open.push(within("a scrape", listener.accept()).await.unwrap());
     }
     let early = timeout(Duration::from_millis(300), listener.accept()).await;
     assert!(early.is_err(), "{early:?}");
     // A scrape that ends makes room for the next.
     open.pop();
-    open.push(listener.accept().await.unwrap());
+    let next = within("the next scrape", listener.accept()).await;
+    open.push(next.unwrap());
     running.events.wait_for_errors(0, 1).await;
     harness.shutdown(running).await;
 }
@@ -97,6 +160,24 @@ async fn nodes_that_send_endless_bodies_all_at_once_fail_with_a_reason_of_their_
         assert_eq!(error.reason(), "too-large", "{error}");
     }
     harness.shutdown(running).await;
+}
+
+#[tokio::test]
+async fn responses_are_compressed_if_configured() {
+    let harness = Harness::start().await;
+    let listener = harness.respond_for(NODES[0]).await;
+    for compression in [true, false] {
+        let mut config = harness.config();
+        config.allow_http = true;
+        config.compression = compression;
+        let running = harness.scrape(config);
+        let (_stream, head) = request(&listener).await;
+        let accepts = head.to_lowercase().contains("accept-encoding: gzip");
+        assert_eq!(accepts, compression, "{head}");
+        within("the scraper ends", running.scraper.shutdown()).await;
+    }
+    harness.nodes.shutdown().await;
+    harness.cluster.shutdown().await;
 }
 
 #[tokio::test]

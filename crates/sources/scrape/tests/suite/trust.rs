@@ -2,13 +2,10 @@
 
 use std::time::SystemTime;
 
-use kubevitals_scrape::{Credentials, PORT, SCHEME, ScrapeConfig, Transport};
+use kubevitals_scrape::{Credentials, ScrapeConfig, Transport};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, ReloadingKeyPair, TrustRoots};
-use serde_json::json;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpListener;
 
-use crate::harness::{Event, Harness, NODES, trusting};
+use crate::harness::{Event, Harness, NODES, request, trusting};
 
 fn unverified() -> ClientTls {
     ClientTls::dangerous_without_verification(&ClientOptions::default()).unwrap()
@@ -148,13 +145,7 @@ async fn a_warm_start_needs_permission_and_scrapes_work_without_it() {
 #[tokio::test]
 async fn plain_http_by_annotation_needs_a_flag_and_never_carries_a_token() {
     let harness = Harness::start().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut node = harness.node(NODES[0]);
-    node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
-    let port = listener.local_addr().unwrap().port();
-    node["metadata"]["annotations"][PORT] = json!(port.to_string());
-    node["metadata"]["annotations"][SCHEME] = json!("http");
-    harness.write(node);
+    let listener = harness.respond_for(NODES[0]).await;
     let config = harness.config();
     let running = harness.scrape(config.clone());
     let error = running.events.first_error(NODES[0]).await;
@@ -169,12 +160,7 @@ async fn plain_http_by_annotation_needs_a_flag_and_never_carries_a_token() {
         ..config
     };
     let running = harness.scrape(allowed);
-    let (mut stream, _) = listener.accept().await.unwrap();
-    let mut request = Vec::new();
-    while !request.ends_with(b"\r\n\r\n") {
-        request.push(stream.read_u8().await.unwrap());
-    }
-    let request = String::from_utf8(request).unwrap();
+    let (_stream, request) = request(&listener).await;
     assert!(
         request.starts_with("GET /metrics/resource HTTP/1.1\r\n"),
         "{request}"

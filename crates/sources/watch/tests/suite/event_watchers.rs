@@ -6,7 +6,7 @@ use kubevitals_watch::{
 };
 use prometheus_client::registry::Registry;
 
-use crate::fake::{Fake, Streaming, pass};
+use crate::fake::{Fake, Streaming, pass, within};
 
 fn tail(
     fake: &Fake,
@@ -32,7 +32,7 @@ fn describe(watched: &WatchedObject<PodSummary>) -> String {
 async fn take(tail: &mut EventWatcher<PodSummary>, count: usize) -> Vec<String> {
     let mut all = Vec::new();
     for _ in 0..count {
-        all.push(describe(&tail.next().await.unwrap()));
+        all.push(describe(&within("an update", tail.next()).await.unwrap()));
     }
     all
 }
@@ -49,7 +49,7 @@ async fn listed_objects_come_first_and_then_events() {
             take(&mut pods, 2).await,
             ["Added a listed", "Added b listed"]
         );
-        assert!(pods.synced().await);
+        assert!(within("a first list", pods.synced()).await);
         fake.put("c");
         fake.put("a");
         fake.delete("b");
@@ -92,7 +92,7 @@ async fn after_a_gap_all_objects_are_sent_again() {
 async fn a_slow_reader_blocks_the_connection_and_loses_nothing() {
     let fake = Fake::new();
     let mut pods = tail(&fake, |options| options.queue = 3);
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     for number in 0..100 {
         fake.put(&format!("pod-{number:03}"));
     }
@@ -118,7 +118,7 @@ async fn a_long_list_is_truncated_and_no_later_event_is_missed() {
         options.page_size = 10;
         options.max_listed = Some(25);
     });
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     fake.put("new");
     let all = take(&mut pods, 31).await;
     assert!(
@@ -140,15 +140,15 @@ async fn queued_objects_can_be_read_after_the_shutdown() {
     fake.put("a");
     let mut pods = tail(&fake, |_| {});
     metrics.track_event_watcher(&pods);
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     pods.shutdown().await;
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     assert!(text.contains("kubevitals_watch_events_total{watch=\"pods\"} 1\n"));
-    let last = pods.next().await.unwrap();
+    let last = within("an update", pods.next()).await.unwrap();
     assert_eq!(
         (last.event, &*last.object.identity.name),
         (EventType::Added, "a")
     );
-    assert!(pods.next().await.is_none());
+    assert!(within("an update", pods.next()).await.is_none());
 }

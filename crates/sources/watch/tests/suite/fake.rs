@@ -23,6 +23,13 @@ use crate::protobuf;
 /// More than any test sends before it is read.
 const CHUNKS: usize = 100_000;
 
+/// Waits for what must happen, by the paused clock: a hang reaches the limit within moments.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_hours(1);
+    let result = tokio::time::timeout(limit, future).await;
+    result.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+}
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fake {
     state: Arc<Mutex<State>>,

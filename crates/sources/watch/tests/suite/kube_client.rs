@@ -4,7 +4,7 @@ use http::Request;
 use kubevitals_model::PodSummary;
 use kubevitals_watch::{KubeTransport, RestartReason, Transport, WatchClient, WatchSpec};
 
-use crate::fake::{Fake, pass, view};
+use crate::fake::{Fake, pass, view, within};
 
 /// A kube client on top of the in-memory server.
 fn server(fake: &Fake) -> WatchClient {
@@ -23,7 +23,7 @@ async fn a_reflector_runs_over_a_kube_client() {
     let fake = Fake::new();
     fake.put("a");
     let pods = server(&fake).reflector(WatchSpec::<PodSummary>::new("pods"));
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     fake.put("b");
     pass(1).await;
     assert_eq!(view(&pods.objects()), fake.objects());

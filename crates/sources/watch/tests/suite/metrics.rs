@@ -3,7 +3,7 @@
 use kubevitals_watch::WatchMetrics;
 use prometheus_client::registry::Registry;
 
-use crate::fake::{Fake, pass};
+use crate::fake::{Fake, pass, within};
 
 #[tokio::test(start_paused = true)]
 async fn the_state_of_every_watch_is_exposed_until_it_ends() {
@@ -13,7 +13,7 @@ async fn the_state_of_every_watch_is_exposed_until_it_ends() {
     fake.put("a");
     let pods = fake.pods();
     metrics.track(&pods);
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     fake.drop_watches();
     fake.send_all("garbage");
     pass(5).await;

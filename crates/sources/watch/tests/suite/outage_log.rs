@@ -4,7 +4,7 @@ use kubevitals_model::PodSummary;
 use kubevitals_telemetry::logs::{LogCapture, LogOptions};
 use kubevitals_watch::WatchSpec;
 
-use crate::fake::{Fake, Fault, pass, view};
+use crate::fake::{Fake, Fault, pass, view, within};
 
 fn capture() -> LogCapture {
     LogCapture::start(&LogOptions::default())
@@ -21,7 +21,7 @@ async fn an_outage_is_two_lines_however_many_watches_there_are() {
     let watches = ["pods", "nodes", "events"]
         .map(|name| client.reflector(WatchSpec::<PodSummary>::new(name)));
     for watch in &watches {
-        assert!(watch.synced().await);
+        assert!(within("a first list", watch.synced()).await);
     }
     pass(30).await;
     assert_eq!(log.lines(), [""; 0]);
@@ -56,7 +56,7 @@ async fn a_server_that_drops_each_connection_at_once_is_one_outage() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     pass(30).await;
     for _ in 0..20 {
         fake.break_watches();
@@ -76,7 +76,7 @@ async fn a_watch_that_is_refused_is_logged_by_itself() {
     let fake = Fake::new();
     fake.lock().faults.extend(vec![Fault::Status(403, None); 5]);
     let pods = fake.pods();
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     pass(30).await;
     let lines = log.lines();
     assert_eq!(lines.len(), 2, "{lines:#?}");

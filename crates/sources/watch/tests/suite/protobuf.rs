@@ -8,7 +8,7 @@ use kubevitals_watch::{
 };
 use serde_json::Value;
 
-use crate::fake::{Fake, Fault, Streaming, event, pass, view};
+use crate::fake::{Fake, Fault, Streaming, event, pass, view, within};
 
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
@@ -114,7 +114,7 @@ async fn a_protobuf_watch_is_followed_however_it_is_cut() {
             fake.put(name);
         }
         let pods = fake.pods();
-        assert!(pods.synced().await);
+        assert!(within("a first list", pods.synced()).await);
         fake.put("d");
         fake.put("b");
         fake.delete("a");
@@ -135,7 +135,7 @@ async fn protobuf_pages_are_listed() {
         fake.put(&format!("pod-{number}"));
     }
     let pods = fake.pods();
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     assert_eq!(view(&pods.objects()), fake.objects());
     let pod = pods.objects().swap_remove(0);
     assert_eq!(pod.node.as_deref(), Some("n"));
@@ -148,7 +148,7 @@ async fn an_expired_version_in_protobuf_leads_to_a_relist() {
         fake.lock().expires_by_event = expires_by_event;
         fake.put("a");
         let pods = fake.pods();
-        assert!(pods.synced().await);
+        assert!(within("a first list", pods.synced()).await);
         fake.break_watches();
         fake.delete("a");
         fake.compact();
@@ -164,7 +164,7 @@ async fn a_server_may_change_from_protobuf_to_json() {
     let fake = fake();
     fake.put("a");
     let pods = fake.pods();
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     fake.lock().protobuf = false;
     fake.break_watches();
     pass(10).await;
@@ -180,7 +180,7 @@ async fn bytes_that_are_no_protobuf_cost_a_reconnect() {
     let garbage = [0, 0, 0, 2, 0x0a, 0xff].repeat(16);
     fake.lock().faults.push_back(Fault::Chunks(vec![garbage]));
     let pods = fake.pods();
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     assert_eq!(view(&pods.objects()), fake.objects());
     let restarts = pods.state().restarts;
     assert_eq!(restarts.get(&RestartReason::InvalidResponse), Some(&1));

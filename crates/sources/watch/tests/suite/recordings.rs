@@ -15,7 +15,7 @@ use kubevitals_watch::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::fake::{Fake, Fault, pass};
+use crate::fake::{Fake, Fault, pass, within};
 
 const PODS: &str = include_str!("../fixtures/pods.watch.jsonl");
 const EVENTS: &str = include_str!("../fixtures/events.watch.jsonl");
@@ -414,7 +414,10 @@ async fn changes_of(recording: &str, cuts: &[usize]) -> Vec<String> {
     let fake = Fake::new();
     let pods = fake.pods();
     let mut subscription = pods.subscribe_with(10_000);
-    assert!(matches!(subscription.next().await, Some(Update::Resync(_))));
+    assert!(matches!(
+        within("an update", subscription.next()).await,
+        Some(Update::Resync(_))
+    ));
     fake.drop_watches();
     fake.lock()
         .faults

@@ -8,7 +8,7 @@ use kubevitals_telemetry::{Health, Probe, Status};
 use kubevitals_watch::{ObjectEvent, Origin, Reflector, RestartReason, Update, WatchSpec};
 use tokio::time::Instant;
 
-use crate::fake::{Fake, Fault, Streaming, event, pass, view};
+use crate::fake::{Fake, Fault, Streaming, event, pass, view, within};
 
 /// The number of restarts for a reason.
 fn count(reflector: &Reflector<PodSummary>, reason: RestartReason) -> u64 {
@@ -27,7 +27,7 @@ async fn a_streaming_list_becomes_a_watch_on_one_connection() {
         fake.put(name);
     }
     let pods = fake.pods();
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     fake.put("d");
     fake.delete("a");
     pass(1).await;
@@ -58,7 +58,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
         }
         let server = fake.server();
         let pods = server.reflector(WatchSpec::<PodSummary>::new("pods"));
-        assert!(pods.synced().await);
+        assert!(within("a first list", pods.synced()).await);
         assert_eq!(view(&pods.objects()), fake.objects());
         pass(1).await;
         let requests = fake.requests();
@@ -70,7 +70,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
         assert!(requests[4].contains("resourceVersion=1201"), "{requests:?}");
 
         let more = server.reflector(WatchSpec::<Pod>::new("more"));
-        assert!(more.synced().await);
+        assert!(within("a first list", more.synced()).await);
         assert!(fake.requests()[0].contains("limit=500"), "{streaming:?}");
         assert_eq!(more.objects().len(), 1_201);
     }
@@ -85,7 +85,7 @@ async fn a_list_whose_pages_expire_is_retried_with_larger_ones() {
         fake.put(&format!("pod-{number}"));
     }
     let pods = fake.pods_with(|options| options.page_size = 2);
-    assert!(pods.synced().await);
+    assert!(within("a first list", pods.synced()).await);
     assert_eq!(view(&pods.objects()), fake.objects());
     let limits: Vec<String> = fake
         .requests()
@@ -101,12 +101,15 @@ async fn a_lost_connection_resumes_where_it_was_and_repeats_nothing() {
     fake.put("a");
     let pods = fake.pods();
     let mut subscription = pods.subscribe();
-    assert!(matches!(subscription.next().await, Some(Update::Resync(_))));
+    assert!(matches!(
+        within("an update", subscription.next()).await,
+        Some(Update::Resync(_))
+    ));
     fake.requests();
     for end in [Fake::drop_watches, Fake::break_watches] {
         end(&fake);
         fake.put("a");
-        let Some(Update::Change(change)) = subscription.next().await else {
+        let Some(Update::Change(change)) = within("an update", subscription.next()).await else {
             panic!("a change is due");
         };
         assert_eq!(change.origin, Origin::Live);
@@ -134,7 +137,7 @@ async fn objects_deleted_during_a_gap_are_reported_with_their_last_state() {
         }
         let pods = fake.pods();
         let mut subscription = pods.subscribe();
-        let Some(Update::Resync(first)) = subscription.next().await else {
+        let Some(Update::Resync(first)) = within("an update", subscription.next()).await else {
             panic!("a resync comes first");
         };
         assert_eq!(first.objects.len(), 4);
@@ -149,7 +152,8 @@ async fn objects_deleted_during_a_gap_are_reported_with_their_last_state() {
 
         let mut changes = Vec::new();
         while changes.len() < 5 {
-            let Some(Update::Change(change)) = subscription.next().await else {
+            let Some(Update::Change(change)) = within("an update", subscription.next()).await
+            else {
                 panic!("only changes are due, after {changes:?}");
             };
             assert_eq!(change.origin, Origin::Relist);
@@ -201,7 +205,7 @@ async fn an_incomplete_list_leaves_the_cache_unchanged() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     fake.compact();
     fake.lock().version += 1;
     fake.compact();
@@ -258,7 +262,7 @@ async fn retry_after_of_a_throttling_server_is_honored() {
     fake.lock().faults.push_back(Fault::Status(429, Some("90")));
     let pods = fake.pods();
     let began = Instant::now();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     let waited = began.elapsed();
     assert!((90..122).contains(&waited.as_secs()), "{waited:?}");
     assert_eq!(count(&pods, RestartReason::Throttled), 1);
@@ -271,7 +275,7 @@ async fn an_unreachable_or_unresponsive_server_is_retried() {
         .faults
         .extend([Fault::Unreachable, Fault::Hang, Fault::Encoded("gzip")]);
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     for why in [
         RestartReason::Unreachable,
         RestartReason::Timeout,
@@ -288,7 +292,7 @@ async fn an_idle_connection_is_closed() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     // Without bookmarks only the timeout of the watch applies: 240 to 480 s, and 30 s more.
     pass(239).await;
     assert!(pods.state().restarts.is_empty());
@@ -312,7 +316,7 @@ async fn an_idle_connection_is_closed() {
 async fn watches_that_end_at_once_are_retried_with_backoff() {
     let fake = Fake::new();
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     fake.requests();
     fake.drop_watches();
     fake.lock()
@@ -329,7 +333,7 @@ async fn an_invalid_object_affects_only_itself() {
     fake.put("good");
     fake.put("bad");
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     let bad = r#""object":{"metadata":{"name":"bad","namespace":"default"},"spec":{"nodeName":7}}"#;
     fake.send_all(&format!(r#"{{"type":"MODIFIED",{bad}}}"#));
     fake.send_all("not json");
@@ -358,7 +362,7 @@ async fn an_invalid_response_leads_to_a_relist() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods_with(|options| options.max_event_bytes = 1_000);
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     fake.requests();
     fake.send_all(&"<html>\n".repeat(8));
     fake.send_all(&format!("{}\n", "x".repeat(5_000)).repeat(8));
@@ -385,7 +389,7 @@ async fn a_stale_cache_fails_the_health_check_with_the_reason() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     let patience = Duration::from_mins(1);
     assert_eq!(pods.state().health(patience), Status::Ok);
     fake.lock()
@@ -406,7 +410,7 @@ async fn a_stale_cache_fails_the_health_check_with_the_reason() {
 async fn an_error_response_does_not_reset_the_idle_time() {
     let fake = Fake::new();
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     let refusals = std::iter::repeat_n(Fault::Status(403, None), 1_000);
     fake.lock().faults.extend(refusals);
     fake.drop_watches();
@@ -430,7 +434,7 @@ async fn a_restart_in_the_middle_of_a_streaming_list_does_not_end_streaming_list
     let half = Fault::Body(event("ADDED", "half", 1, 9));
     fake.lock().faults.push_back(half);
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     assert_eq!(view(&pods.objects()), fake.objects());
     let requests = fake.requests();
     assert_eq!(requests.len(), 2);
@@ -457,7 +461,7 @@ async fn the_health_check_follows_the_watch_and_does_not_keep_it_running() {
         "{}",
         verdict()
     );
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     assert_eq!(verdict(), "Passed");
     drop(pods);
     pass(1).await;
@@ -468,7 +472,7 @@ async fn the_health_check_follows_the_watch_and_does_not_keep_it_running() {
 async fn dropping_the_last_handle_ends_the_reflector() {
     let fake = Fake::new();
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     let subscription = pods.subscribe();
     drop(pods.clone());
     drop(pods);
@@ -483,23 +487,26 @@ async fn dropping_the_last_handle_ends_the_reflector() {
 async fn a_shutdown_ends_subscriptions_once_their_queues_are_empty() {
     let fake = Fake::new();
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     let mut subscription = pods.subscribe();
-    subscription.next().await.unwrap();
+    within("an update", subscription.next()).await.unwrap();
     fake.put("a");
     pass(1).await;
     pods.shutdown().await;
     pods.shutdown().await;
     assert_eq!(fake.watchers(), 0);
-    assert!(matches!(subscription.next().await, Some(Update::Change(_))));
-    assert!(subscription.next().await.is_none());
+    assert!(matches!(
+        within("an update", subscription.next()).await,
+        Some(Update::Change(_))
+    ));
+    assert!(within("an update", subscription.next()).await.is_none());
 
     let hanging = Fake::new();
     hanging.lock().faults.push_back(Fault::Hang);
     let pods = hanging.pods();
     pods.shutdown().await;
-    assert!(!pods.synced().await);
-    assert!(pods.subscribe().next().await.is_none());
+    assert!(!within("a first list", pods.synced()).await);
+    assert!(within("an update", pods.subscribe().next()).await.is_none());
 }
 
 /// Checks used to pass for as long as a handle was left, and subscriptions to wait forever.
@@ -509,10 +516,10 @@ async fn a_watch_that_has_ended_fails_its_checks_and_is_not_synced() {
     for panics in [false, true] {
         let fake = Fake::new();
         let pods = fake.pods();
-        assert!(pods.synced().await);
+        assert!(within("a first list", pods.synced()).await);
         let (check, observer) = (pods.health_check(timeout), pods.observer());
         let mut subscription = pods.subscribe();
-        subscription.next().await.unwrap();
+        within("an update", subscription.next()).await.unwrap();
         assert_eq!(check(), Status::Ok);
         assert!(observer().is_some());
 
@@ -525,8 +532,8 @@ async fn a_watch_that_has_ended_fails_its_checks_and_is_not_synced() {
         pods.closed().await;
         assert_eq!(check(), Status::failing("watch has ended"));
         assert!(observer().is_none());
-        assert!(!pods.synced().await);
-        assert!(subscription.next().await.is_none());
+        assert!(!within("a first list", pods.synced()).await);
+        assert!(within("an update", subscription.next()).await.is_none());
     }
 }
 
@@ -535,7 +542,7 @@ async fn a_relist_keeps_the_objects_that_did_not_change() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     let before = pods.get("default", "a").unwrap();
     fake.drop_watches();
     fake.put("b");

@@ -3,7 +3,7 @@
 use kubevitals_model::{PodSummary, Timestamp};
 use kubevitals_watch::{Mirror, ObjectEvent, ResyncCause, Update};
 
-use crate::fake::{Fake, pass, view};
+use crate::fake::{Fake, pass, view, within};
 
 const NOW: Timestamp = Timestamp::from_unix_millis(0);
 
@@ -15,12 +15,15 @@ async fn all_subscribers_share_one_connection() {
     let mut subscriptions: Vec<_> = (0..5).map(|_| pods.subscribe()).collect();
     for subscription in &mut subscriptions {
         assert!(
-            matches!(subscription.next().await, Some(Update::Resync(all)) if all.objects.len() == 1)
+            matches!(within("an update", subscription.next()).await, Some(Update::Resync(all)) if all.objects.len() == 1)
         );
     }
     fake.put("b");
     for subscription in &mut subscriptions {
-        assert!(matches!(subscription.next().await, Some(Update::Change(_))));
+        assert!(matches!(
+            within("an update", subscription.next()).await,
+            Some(Update::Change(_))
+        ));
     }
     assert_eq!(fake.requests().len(), 1);
     assert_eq!(pods.state().subscribers, 5);
@@ -32,14 +35,14 @@ async fn all_subscribers_share_one_connection() {
 async fn a_late_subscriber_gets_all_objects_first() {
     let fake = Fake::new();
     let pods = fake.pods();
-    pods.synced().await;
+    within("a first list", pods.synced()).await;
     fake.put("a");
     fake.put("b");
     pass(1).await;
     let mut late = pods.subscribe();
     fake.put("c");
     pass(1).await;
-    let Some(Update::Resync(all)) = late.next().await else {
+    let Some(Update::Resync(all)) = within("an update", late.next()).await else {
         panic!("a resync comes first");
     };
     assert_eq!(all.cause, ResyncCause::Subscribed);
@@ -53,22 +56,31 @@ async fn a_slow_subscriber_blocks_nothing_and_must_resync() {
     let pods = fake.pods();
     let mut slow = pods.subscribe_with(3);
     let mut fast = pods.subscribe();
-    assert!(slow.next().await.is_some() && fast.next().await.is_some());
+    assert!(
+        within("an update", slow.next()).await.is_some()
+            && within("an update", fast.next()).await.is_some()
+    );
     for number in 0..100 {
         fake.put(&format!("pod-{number}"));
-        assert!(matches!(fast.next().await, Some(Update::Change(_))));
+        assert!(matches!(
+            within("an update", fast.next()).await,
+            Some(Update::Change(_))
+        ));
     }
     let state = pods.state();
     assert_eq!((state.lagging, state.lags), (1, 1));
 
-    let Some(Update::Resync(all)) = slow.next().await else {
+    let Some(Update::Resync(all)) = within("an update", slow.next()).await else {
         panic!("a resync is due");
     };
     assert_eq!(all.cause, ResyncCause::Lagged { missed: 100 });
     assert_eq!(view(&all.objects), fake.objects());
     assert_eq!(pods.state().lagging, 0);
     fake.put("next");
-    assert!(matches!(slow.next().await, Some(Update::Change(_))));
+    assert!(matches!(
+        within("an update", slow.next()).await,
+        Some(Update::Change(_))
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +91,7 @@ async fn a_mirror_turns_a_resync_into_changes() {
     let pods = fake.pods();
     let mut slow = pods.subscribe_with(1);
     let mut mirror = Mirror::<PodSummary>::new();
-    let first = mirror.apply(slow.next().await.unwrap(), NOW);
+    let first = mirror.apply(within("an update", slow.next()).await.unwrap(), NOW);
     assert!(
         first
             .iter()
@@ -90,7 +102,7 @@ async fn a_mirror_turns_a_resync_into_changes() {
     fake.delete("goes");
     fake.put("comes");
     pass(1).await;
-    let second = mirror.apply(slow.next().await.unwrap(), NOW);
+    let second = mirror.apply(within("an update", slow.next()).await.unwrap(), NOW);
     let changes: Vec<String> = second
         .iter()
         .map(|change| match &change.event {

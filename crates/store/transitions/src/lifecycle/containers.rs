@@ -137,13 +137,22 @@ impl ContainerRecord {
             }
         } else if status.ready && self.ready.is_none() {
             let run = self.apply_restarts_before_ready(status, observed);
+            // Where another container is still not ready, the API has no time for this one.
+            let running = run.or(self.running).and_then(|running| running.api);
+            let api = all_ready.filter(|&ready| running.is_none_or(|running| running <= ready));
+            let by_condition = Some(Moment { api, observed });
             self.ready = if spec.has_readiness_probe {
-                // Where another container is still not ready, the API has no time for this one.
-                let running = run.or(self.running).and_then(|running| running.api);
-                let api = all_ready.filter(|&ready| running.is_none_or(|running| running <= ready));
-                Some(Moment { api, observed })
+                by_condition
             } else {
-                run.filter(|_| !spec.has_startup_probe).or(self.started)
+                let started = run.filter(|_| !spec.has_startup_probe).or(self.started);
+                // A state that was read once has no time for a startup probe that has passed. That
+                // of a sidecar passed before the next container started.
+                let is_unknown = started.is_none_or(|started| started.best().is_none());
+                if is_unknown && self.role == ContainerRole::Main {
+                    by_condition
+                } else {
+                    started
+                }
             };
         }
     }

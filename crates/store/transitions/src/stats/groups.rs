@@ -77,15 +77,17 @@ impl StartGroups {
     }
 
     /// The slowest groups first: by the time that 95 of 100 pods took, or that one has waited.
+    /// Groups of which neither is known are last.
     pub fn into_slowest(self, limit: usize) -> Vec<(Arc<str>, StartStats)> {
-        let mut groups: Vec<(Duration, Arc<str>, StartStats)> = self
+        let mut groups: Vec<(Option<Duration>, Arc<str>, StartStats)> = self
             .groups
             .into_iter()
             .map(|(name, stats)| {
                 let took = stats.statistic(Statistic::P95).max(stats.longest_wait());
-                (took.unwrap_or_default(), name, stats)
+                (took, name, stats)
             })
             .collect();
+        // `None` is less than any duration.
         groups.sort_by(|one, two| two.0.cmp(&one.0).then_with(|| one.1.cmp(&two.1)));
         groups.truncate(limit);
         let groups = groups.into_iter();

@@ -325,16 +325,7 @@ fn a_start_that_is_reconstructed_has_its_true_cause_too() {
             .map(|record| Arc::new(recorded.reconstructed(record)))
             .collect();
         for truth in &TRUTHS {
-            // A state has no time for a startup probe that passed.
-            let reconstructed = match truth.pod {
-                "slow-startup" => Truth {
-                    longest: Some((Phase::Readiness, None)),
-                    words: "reporting readiness took",
-                    ..*truth
-                },
-                _ => Truth { ..*truth },
-            };
-            check(&reconstructed, &records, recorded.kubelet);
+            check(truth, &records, recorded.kubelet);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Pod;
+use kubevitals_model::{Event, Pod};
 use kubevitals_transitions::{Arrival, Output, PodRecord};
 use serde_json::{Value, json};
 
@@ -213,4 +213,139 @@ fn failures_after_the_start_are_no_cause_of_it() {
     assert!(!later.cause().contains("500"), "{}", later.cause());
     let before = PodRecord::reconstruct(&pod, &[failed(9)], at(9_001));
     assert!(before.cause().contains("500"), "{}", before.cause());
+}
+
+/// A pod that is read once: created at 0, sandbox at 3, all ready at `ready`.
+fn read_once(spec: Value, fields: Value, ready: u32, events: &[Event]) -> PodRecord {
+    let mut made = PodBuilder::new(spec);
+    let mut fields = fields;
+    fields["phase"] = "Running".into();
+    fields["startTime"] = stamp(1).into();
+    let conditions = conditions(ready, ready);
+    let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
+    PodRecord::reconstruct(&made.status(fields, &conditions), events, at(90_000))
+}
+
+fn failed_probe(name: &str, container: &str, probe: &str, from: u32, to: u32) -> Event {
+    let path = if container == "proxy" {
+        format!("spec.initContainers{{{container}}}")
+    } else {
+        format!("spec.containers{{{container}}}")
+    };
+    let message = format!("{probe} probe failed: refused");
+    let made = PodBuilder::new(json!({}));
+    made.event(name, "Unhealthy", &path, &message, (from, to), to - from)
+}
+
+/// The segments from the first start of a container on, as `phase container seconds`.
+fn after_start(record: &PodRecord) -> Vec<String> {
+    let path = record.critical_path().into_iter();
+    path.filter(|segment| segment.container.is_some())
+        .map(|segment| {
+            let container = segment.container.as_deref().unwrap();
+            let seconds = segment.took().as_secs();
+            format!("{} {container} {seconds}", segment.phase.as_str())
+        })
+        .collect()
+}
+
+/// It was reported as readiness without a container.
+#[test]
+fn a_startup_probe_that_has_passed_has_its_share() {
+    let app = |probes: &[&str]| {
+        let mut app = json!({"name": "app", "image": "web:2"});
+        for probe in probes {
+            app[*probe] = json!({});
+        }
+        json!({"nodeName": "n1", "containers": [app]})
+    };
+    let fields = || json!({"containerStatuses": [status("app", running(5), true, true)]});
+    let startup = failed_probe("s", "app", "Startup", 6, 40);
+    let only = read_once(
+        app(&["startupProbe"]),
+        fields(),
+        45,
+        std::slice::from_ref(&startup),
+    );
+    assert_eq!(
+        after_start(&only),
+        ["container_start app 2", "startup_probe app 40"]
+    );
+    assert_eq!(
+        only.cause(),
+        "container app took 40 s of 45 s to pass its startup probe (failed 34 times): refused"
+    );
+    // With a readiness probe behind it, the share is certain up to the last failure.
+    let both = app(&["startupProbe", "readinessProbe"]);
+    let record = read_once(both.clone(), fields(), 60, &[startup]);
+    assert_eq!(
+        after_start(&record),
+        [
+            "container_start app 2",
+            "startup_probe app 35",
+            "readiness app 20"
+        ]
+    );
+    // Events have expired: the container is known, the share is not.
+    let record = read_once(both, fields(), 60, &[]);
+    assert_eq!(
+        record.cause(),
+        "container app ran for 55 s of 60 s before it was ready, its startup probe included"
+    );
+    let record = read_once(app(&["startupProbe"]), fields(), 600, &[]);
+    assert_eq!(
+        record.cause(),
+        "container app took at most 595 s of 600 s to pass its startup probe"
+            .replace("595 s", "9 min 55 s")
+            .replace("600 s", "10 min 0 s")
+    );
+}
+
+#[test]
+fn of_two_containers_the_one_whose_startup_probe_failed_is_named() {
+    let container = |name: &str| json!({"name": name, "image": "web:2", "startupProbe": {}});
+    let spec = json!({"nodeName": "n1", "containers": [container("app"), container("agent")]});
+    let fields = json!({"containerStatuses": [
+        status("app", running(4), true, true),
+        status("agent", running(5), true, true),
+    ]});
+    let events = [failed_probe("s", "agent", "Startup", 6, 40)];
+    let record = read_once(spec, fields, 41, &events);
+    assert_eq!(
+        after_start(&record),
+        [
+            "container_start app 1",
+            "container_start agent 1",
+            "startup_probe agent 36"
+        ]
+    );
+}
+
+/// It was reported as the start of the container after it.
+#[test]
+fn a_sidecar_whose_startup_probe_was_slow_is_named() {
+    let spec = json!({
+        "nodeName": "n1",
+        "initContainers": [{"name": "proxy", "image": "p:1", "restartPolicy": "Always", "startupProbe": {}}],
+        "containers": [{"name": "app", "image": "web:2"}],
+    });
+    let fields = json!({
+        "initContainerStatuses": [status("proxy", running(5), true, true)],
+        "containerStatuses": [status("app", running(46), true, true)],
+    });
+    let events = [failed_probe("s", "proxy", "Startup", 6, 44)];
+    let record = read_once(spec, fields, 47, &events);
+    assert_eq!(
+        after_start(&record),
+        [
+            "container_start proxy 2",
+            "startup_probe proxy 39",
+            "container_start app 2"
+        ]
+    );
+    assert!(
+        record.cause().contains("container proxy took 39 s"),
+        "{}",
+        record.cause()
+    );
 }

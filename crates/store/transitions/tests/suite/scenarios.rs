@@ -327,3 +327,164 @@ fn a_pod_that_is_missing_after_a_gap_has_vanished() {
         (None, clock(50))
     );
 }
+
+#[test]
+fn a_pod_recreated_under_its_name_has_a_record_of_its_own() {
+    let spec = json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]});
+    let (mut first, mut second) = (
+        PodBuilder::new(spec.clone()).named(1),
+        PodBuilder::new(spec).named(2),
+    );
+    second.created_at(30);
+    let mut tracker = patient();
+    let mut outputs = Vec::new();
+    let mut out = |output| outputs.push(output);
+    let pulling = |made: &PodBuilder, second| {
+        let path = "spec.containers{app}";
+        made.event(
+            "e",
+            "Pulling",
+            path,
+            "Pulling image \"i\"",
+            (second, second),
+            1,
+        )
+    };
+    tracker.pod(
+        &first.status(json!({}), &[]),
+        Arrival::Live,
+        Some(at(0)),
+        &mut out,
+    );
+    tracker.event(&pulling(&first, 3), &mut out);
+    first.deleting(20, 0);
+    tracker.deleted(&first.pod(), Arrival::Live, Some(at(20)), &mut out);
+    tracker.pod(
+        &second.status(json!({}), &[]),
+        Arrival::Live,
+        Some(at(30)),
+        &mut out,
+    );
+    // A late event of the first.
+    tracker.event(&pulling(&first, 4), &mut out);
+    tracker.finish(&mut out);
+    let lifecycles: Vec<_> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Lifecycle(record) => Some(record),
+            _ => None,
+        })
+        .map(|record| {
+            let pull = record.facts.of("app").map(|facts| facts.pull.attempts());
+            (record.milestones.created.api, record.end, pull)
+        })
+        .collect();
+    assert_eq!(
+        lifecycles,
+        [
+            (Some(at(0)), End::Deleted, Some(1)),
+            (Some(at(30)), End::Open, None)
+        ]
+    );
+}
+
+/// The API server keeps events for an hour.
+#[test]
+fn without_its_events_a_pull_is_part_of_the_start_of_its_container() {
+    let mut made =
+        PodBuilder::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut watcher = Harness::new();
+    watcher.observe(0, &made.status(json!({}), &[]));
+    let fields = json!({"phase": "Running", "startTime": at(1).rfc3339_seconds().to_string(),
+        "containerStatuses": [status("app", running(43), true, true)]});
+    let conditions = [
+        "PodScheduled=True@1",
+        "PodReadyToStartContainers=True@2",
+        "ContainersReady=True@44",
+        "Ready=True@44",
+    ];
+    watcher.observe(44, &made.status(fields, &conditions));
+    let record = watcher.finish();
+    let path = [
+        (Phase::Scheduling, 1),
+        (Phase::Sandbox, 1),
+        (Phase::ContainerStart, 41),
+        (Phase::Readiness, 1),
+    ];
+    assert_eq!(phases(&record), path);
+    assert!(
+        !record.cause().contains("image"),
+        "{}: nothing is known of a pull",
+        record.cause()
+    );
+}
+
+#[test]
+fn a_pod_deleted_while_an_init_container_runs_keeps_its_blocker() {
+    let spec = json!({
+        "nodeName": "n1",
+        "initContainers": [{"name": "mig", "image": "i"}],
+        "containers": [{"name": "app", "image": "i"}],
+    });
+    // With a grace period, and by force.
+    for grace in [30, 0] {
+        let mut made = PodBuilder::new(spec.clone());
+        let mut tracker = patient();
+        let mut outputs = Vec::new();
+        let mut out = |output| outputs.push(output);
+        let fields = json!({"startTime": at(1).rfc3339_seconds().to_string(),
+            "initContainerStatuses": [status("mig", running(4), false, true)],
+            "containerStatuses": [status("app", waiting("PodInitializing"), false, false)]});
+        let conditions = ["PodScheduled=True@1", "PodReadyToStartContainers=True@2"];
+        let state = made.status(fields, &conditions);
+        tracker.pod(&state, Arrival::Live, Some(at(4)), &mut out);
+        made.deleting(20 + grace, grace);
+        tracker.pod(&made.pod(), Arrival::Live, Some(at(20)), &mut out);
+        made.deleting(20, 0);
+        tracker.deleted(&made.pod(), Arrival::Live, Some(at(21)), &mut out);
+        tracker.finish(&mut out);
+        let Some(Output::Lifecycle(record)) = outputs.last() else {
+            panic!("{outputs:?}");
+        };
+        let blocker = record.blocker().unwrap();
+        assert_eq!(blocker.kind, BlockerKind::Init, "{grace}");
+        assert_eq!(record.end, End::Deleted);
+        assert_eq!(record.total(), Some(Duration::from_secs(20)), "{grace}");
+        assert!(
+            record
+                .cause()
+                .starts_with("never seen ready: init container mig has not finished"),
+            "{}",
+            record.cause()
+        );
+    }
+}
+
+/// The controller that evicts pods of a lost node says so.
+#[test]
+fn a_pod_of_a_lost_node_names_the_node_as_the_cause() {
+    let mut made =
+        PodBuilder::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut watcher = Harness::new();
+    let waits = status("app", waiting("ContainerCreating"), false, false);
+    let fields =
+        json!({"startTime": at(1).rfc3339_seconds().to_string(), "containerStatuses": [waits]});
+    let conditions = ["PodScheduled=True@1", "PodReadyToStartContainers=False@1"];
+    watcher.observe(3, &made.status(fields, &conditions));
+    made.deleting(330, 30);
+    let evicted = [
+        &conditions[..],
+        &["DisruptionTarget=True@300/DeletionByTaintManager"],
+    ]
+    .concat();
+    watcher.observe(300, &made.status(json!({}), &evicted));
+    let record = watcher.finish();
+    assert_eq!(record.blocker().unwrap().kind, BlockerKind::Sandbox);
+    assert!(
+        record
+            .cause()
+            .contains("; it was evicted for a taint of its node (DeletionByTaintManager)"),
+        "{}",
+        record.cause()
+    );
+}

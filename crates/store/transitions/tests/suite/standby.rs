@@ -125,7 +125,11 @@ fn the_field_selector_excludes_no_relevant_reason() {
     let selector = Facts::field_selector();
     let mut terms = selector.split(',');
     assert_eq!(terms.next(), Some("involvedObject.kind=Pod"));
-    for term in terms {
+    let (sources, reasons): (Vec<&str>, Vec<&str>) =
+        terms.partition(|term| term.starts_with("source!="));
+    // The scheduler writes nothing that a pod does not have.
+    assert_eq!(sources, ["source!=default-scheduler"]);
+    for term in reasons {
         let reason = term.strip_prefix("reason!=").unwrap();
         let event =
             PodBuilder::new(spec()).event("a", reason, "spec.containers{app}", "", (1, 1), 1);
@@ -134,6 +138,15 @@ fn the_field_selector_excludes_no_relevant_reason() {
     let pulled =
         PodBuilder::new(spec()).event("a", "Pulled", "spec.containers{app}", "", (1, 1), 1);
     assert!(Facts::is_relevant(&pulled));
+    // Karpenter's is read, that of a scheduler of another name is not.
+    for (message, is_relevant) in [
+        ("Failed to schedule pod, incompatible with nodepool", true),
+        ("0/3 nodes are available: 3 Insufficient cpu.", false),
+    ] {
+        let made = PodBuilder::new(spec());
+        let event = made.event("a", "FailedScheduling", "", message, (1, 1), 1);
+        assert_eq!(Facts::is_relevant(&event), is_relevant, "{message}");
+    }
 }
 
 #[test]

@@ -49,6 +49,35 @@ fn of_durations(durations: &[u64]) -> StartStats {
     stats
 }
 
+/// An unknown duration counted as none.
+#[test]
+fn of_starts_with_one_cause_the_example_has_a_known_duration() {
+    let unknown = |number| Start {
+        took: None,
+        ..ready(number, 5)
+    };
+    let mut stats = StartStats::of(&[unknown(1), ready(2, 5), unknown(3)]);
+    let example = |stats: &StartStats| {
+        let causes = stats.causes();
+        let [cause] = causes[..] else {
+            panic!("{causes:?}");
+        };
+        (cause.pods, cause.example.to_string(), cause.example_took)
+    };
+    let known = (3, "shop/web-2".to_owned(), Some(seconds(7)));
+    assert_eq!(example(&stats), known);
+    // One that took no time at all is known too.
+    let none = Start {
+        took: Some(Duration::ZERO),
+        ..ready(4, 5)
+    };
+    stats.add(&none);
+    assert_eq!(example(&stats).1, "shop/web-2");
+    let stats = StartStats::of(&[unknown(1), none]);
+    assert_eq!(example(&stats).2, Some(Duration::ZERO));
+    assert_eq!(example(&StartStats::of(&[unknown(1)])).2, None);
+}
+
 #[test]
 fn percentiles_are_of_the_nearest_rank() {
     let stats = of_durations(&(1..=100).rev().collect::<Vec<_>>());

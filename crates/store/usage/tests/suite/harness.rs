@@ -92,7 +92,11 @@ impl Recorder {
 impl Harness {
     /// A store with a resolution of 15 s and the node `n1` without pods.
     pub(crate) fn new() -> Self {
-        let mut config = UsageConfig::new(Duration::from_secs(15));
+        Self::with_resolution(Duration::from_secs(15))
+    }
+
+    pub(crate) fn with_resolution(resolution: Duration) -> Self {
+        let mut config = UsageConfig::new(resolution);
         config.extra = ExtraResources {
             swap: true,
             ephemeral_storage: true,

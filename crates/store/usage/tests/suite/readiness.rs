@@ -178,11 +178,52 @@ fn a_new_store_waits_for_nodes_for_30_seconds_after_the_list_of_pods() {
 fn a_resolution_after_the_warm_up_all_nodes_have_been_scraped_at_their_slots() {
     let harness = Harness::new().listed(&[]);
     let left = |now| harness.readiness(now).until_slots;
-    assert_eq!(left(5_000), Duration::from_secs(17));
+    assert_eq!(left(4_000), Duration::from_secs(17));
     harness.serve("n1");
-    assert_eq!(left(16_000), Duration::from_secs(17));
-    assert_eq!(left(20_000), Duration::from_secs(13));
-    assert_eq!(left(33_000), Duration::ZERO);
+    assert_eq!(left(5_000), Duration::from_secs(17));
+    assert_eq!(left(10_000), Duration::from_secs(12));
+    assert_eq!(left(21_999), Duration::from_millis(1));
+    assert_eq!(left(22_000), Duration::ZERO);
+}
+
+/// The wait for the slots used to come after a warm-up of up to 30 seconds.
+#[test]
+fn the_slots_are_waited_for_until_30_seconds_after_the_list_of_pods() {
+    let harness = Harness::new().listed(&[]);
+    harness.node("n2");
+    harness.serve("n1");
+    // One node is never scraped: the warm-up lasts for 30 s.
+    for now in (0..30_000).step_by(500) {
+        assert!(!harness.readiness(now).is_ready(), "{now}");
+    }
+    let readiness = harness.readiness(30_000);
+    assert!(readiness.is_ready());
+    assert_eq!(readiness.until_slots, Duration::ZERO);
+
+    // All settle after 20 s.
+    let harness = Harness::new().listed(&[]);
+    assert_eq!(harness.readiness(19_999).phase, warming_up(10_001));
+    harness.serve("n1");
+    let left = |now| harness.readiness(now).until_slots;
+    assert_eq!(left(20_000), Duration::from_secs(10));
+    assert_eq!(left(29_999), Duration::from_millis(1));
+    assert_eq!(left(30_000), Duration::ZERO);
+}
+
+/// A shorter wait would serve newer samples than other replicas for the rest of the resolution.
+#[test]
+fn a_long_resolution_is_waited_for_from_the_list_of_pods_on() {
+    let harness = Harness::with_resolution(Duration::from_mins(1)).listed(&[]);
+    harness.serve("n1");
+    let left = |now| harness.readiness(now).until_slots;
+    assert_eq!(left(25_000), Duration::from_secs(37));
+    assert_eq!(left(61_999), Duration::from_millis(1));
+    assert_eq!(left(62_000), Duration::ZERO);
+}
+
+fn warming_up(millis: u64) -> Phase {
+    let ends_in = Duration::from_millis(millis);
+    Phase::WarmingUp { ends_in }
 }
 
 #[test]
