@@ -6,7 +6,6 @@ use std::path::Path;
 
 /// Facts of the host. What cannot be read is empty or absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "as in the status of a Node")]
 pub(super) struct Machine {
     pub(super) host_name: String,
     pub(super) cores: u64,

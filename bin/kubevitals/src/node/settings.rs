@@ -387,7 +387,7 @@ fn info(provider: ProviderName, machine: &Machine) -> NodeSystemInfo {
         kernel_version: machine.kernel.clone(),
         kube_proxy_version: String::new(),
         kubelet_version: KUBELET_VERSION.to_owned(),
-        machine_id: machine.machine_id.clone(),
+        machine_id: machine.id.clone(),
         operating_system: std::env::consts::OS.to_owned(),
         os_image: machine.os_image.clone(),
         system_uuid: machine.system_uuid.clone(),
