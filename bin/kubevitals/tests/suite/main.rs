@@ -35,6 +35,7 @@ mod shutdown;
 mod sim;
 mod transitions;
 
+use std::pin::Pin;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -61,9 +62,12 @@ impl KillAtDeadline {
 }
 
 /// Waits for what must happen.
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let result = tokio::time::timeout(DEADLINE, future).await;
-    result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+fn within<T>(what: &str, future: impl Future<Output = T>) -> Pin<Box<impl Future<Output = T>>> {
+    // Boxed: futures of tests are large.
+    Box::pin(async move {
+        let result = tokio::time::timeout(DEADLINE, future).await;
+        result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+    })
 }
 
 /// The program without configuration from the environment.

@@ -193,7 +193,7 @@ async fn a_client_of_two_replicas_never_sees_an_older_sample_also_through_a_rest
     two.stop().await;
     // Samples close to our time: a new replica serves them after its first scrape.
     while cluster.behind() >= SAMPLE_GAP * 2 {
-        let step = cluster.behind() - SAMPLE_GAP;
+        let step = cluster.behind().saturating_sub(SAMPLE_GAP);
         cluster.clock.advance(step.min(MAX_STEP));
         client.until_newer(&[&one]).await;
     }

@@ -1,6 +1,7 @@
 //! A server with widgets, certificates of two authorities, and a reviewer with rules of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -32,9 +33,15 @@ use tokio::task::{JoinHandle, JoinSet};
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Waits for what must happen.
-pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let result = tokio::time::timeout(DEADLINE, future).await;
-    result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+pub(crate) fn within<T>(
+    what: &str,
+    future: impl Future<Output = T>,
+) -> Pin<Box<impl Future<Output = T>>> {
+    // Boxed: futures of tests are large.
+    Box::pin(async move {
+        let result = tokio::time::timeout(DEADLINE, future).await;
+        result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+    })
 }
 
 /// Widgets with a weight: `widget-0` in `ns-0` and so on; the last digit of both is the same.

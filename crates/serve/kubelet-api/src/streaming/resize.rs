@@ -140,7 +140,7 @@ mod tests {
             client.write_all(object.as_bytes()).await.unwrap();
         }
         // All is read although nothing is taken: the pipe has room again.
-        client.write_all(&[b' '; 1 << 16]).await.unwrap();
+        client.write_all(&vec![b' '; 1 << 16]).await.unwrap();
         drop(client);
         let mut received = Vec::new();
         while let Some(size) = sizes.recv().await {

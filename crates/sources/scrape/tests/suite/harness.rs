@@ -1,5 +1,6 @@
 //! A simulated cluster, a scraper, and a sink that records.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -28,9 +29,15 @@ const DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) const NODES: [&str; 2] = ["node-00000", "node-00001"];
 
 /// Waits for what must happen.
-pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let result = tokio::time::timeout(DEADLINE, future).await;
-    result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+pub(crate) fn within<T>(
+    what: &str,
+    future: impl Future<Output = T>,
+) -> Pin<Box<impl Future<Output = T>>> {
+    // Boxed: futures of tests are large.
+    Box::pin(async move {
+        let result = tokio::time::timeout(DEADLINE, future).await;
+        result.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+    })
 }
 
 /// A cluster of two nodes and a watch of them.

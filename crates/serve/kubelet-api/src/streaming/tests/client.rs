@@ -34,7 +34,7 @@ pub(super) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> String {
     let mut head = format!("{method} /exec/ns/pod/container HTTP/1.1\r\nHost: x\r\n");
     for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        head.extend([*name, ": ", *value, "\r\n"]);
     }
     head.push_str("\r\n");
     io.write_all(head.as_bytes()).await.unwrap();

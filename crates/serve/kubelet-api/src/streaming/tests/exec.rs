@@ -134,8 +134,9 @@ async fn base64_protocols_have_text() {
         let mut client = WebSocket::connect(server.connect(), "v4.base64.channel.k8s.io").await;
         assert_eq!(client.receive().await, Some(Message::Text(b"1".to_vec())));
         let text = format!("0{}", STANDARD.encode("hello"));
-        client.send_frame(0x01, text[..3].as_bytes()).await.unwrap();
-        client.send_frame(0x80, text[3..].as_bytes()).await.unwrap();
+        let (first, rest) = text.as_bytes().split_at(3);
+        client.send_frame(0x01, first).await.unwrap();
+        client.send_frame(0x80, rest).await.unwrap();
         let stdout = format!("1{}", STANDARD.encode("hello"));
         assert_eq!(
             client.receive().await,

@@ -139,11 +139,11 @@ async fn pongs_are_sent_while_stdin_is_blocked() {
         let (server, _dropped) = waiting(ALL, StreamingConfig::default());
         let mut client = WebSocket::connect(server.connect(), "v5.channel.k8s.io").await;
         client.receive().await.unwrap();
-        client.send(0, &[0; 200 << 10]).await;
+        client.send(0, &vec![0; 200 << 10]).await;
         client.send_frame(0x89, b"p").await.unwrap();
         assert_eq!(client.receive().await, Some(Message::Pong(b"p".to_vec())));
         // More than is buffered: pings are not seen any more.
-        let rest = frame(0x82, &[0; 1 << 20]);
+        let rest = frame(0x82, &vec![0; 1 << 20]);
         let begin = Instant::now();
         let (mut input, mut output) = tokio::io::split(client.io);
         let write = tokio::spawn(async move { output.write_all(&rest).await });
@@ -163,7 +163,7 @@ async fn a_client_that_leaves_while_stdin_is_blocked_drops_the_session() {
         let (server, dropped) = waiting(ALL, StreamingConfig::default());
         let mut client = WebSocket::connect(server.connect(), "v5.channel.k8s.io").await;
         client.receive().await.unwrap();
-        let rest = frame(0x82, &[0; 1 << 20]);
+        let rest = frame(0x82, &vec![0; 1 << 20]);
         let write = tokio::time::timeout(Duration::from_mins(1), client.io.write_all(&rest));
         assert!(write.await.is_err(), "a megabyte is not buffered");
         let begin = Instant::now();
@@ -186,8 +186,7 @@ async fn a_client_that_does_not_read_stops_the_output() {
                 let stdout = streams.stdout.as_mut().unwrap();
                 loop {
                     let Ok(bytes) = stdout.write(&[0; 4096]).await else {
-                        std::future::pending::<()>().await;
-                        unreachable!()
+                        return std::future::pending().await;
                     };
                     count.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
                 }
