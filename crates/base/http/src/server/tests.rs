@@ -113,6 +113,11 @@ impl Harness {
     async fn start<T: Transport<Peer = IpAddr>>(transport: T, limits: Limits) -> Self {
         Self::serve(transport, Arc::default(), limits).await
     }
+
+    /// Waits until the handler has a request for `/wait`.
+    async fn until_waiting(&self) {
+        within("a request that waits", self.handler.waiting.notified()).await;
+    }
 }
 
 impl<H: Handler<IpAddr>> Harness<H> {
@@ -144,11 +149,6 @@ impl<H: Handler<IpAddr>> Harness<H> {
     async fn connect(&self) -> TcpStream {
         let connected = TcpStream::connect(self.address);
         within("a connection", connected).await.unwrap()
-    }
-
-    /// Waits until the handler has a request for `/wait`.
-    async fn until_waiting(&self) {
-        within("a request that waits", self.handler.waiting.notified()).await;
     }
 
     /// Connects from `127.0.1.N`.
@@ -327,12 +327,6 @@ async fn accepted_sockets_probe_their_client_while_nothing_is_sent() {
     assert_eq!(keepalive, Some((true, seconds(15), seconds(15))));
 }
 
-/// Runs a test that must end in time; a regression would hang.
-async fn within(test: impl Future<Output = ()>) {
-    let ended = tokio::time::timeout(Duration::from_mins(1), test).await;
-    ended.expect("the test ends in time");
-}
-
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
 /// A connection that is upgraded: both ends.
@@ -366,7 +360,7 @@ async fn connections<H>(harness: &Harness<H>, count: i64) {
 
 #[tokio::test]
 async fn an_upgraded_connection_carries_bytes_and_counts_until_its_stream_is_dropped() {
-    within(async {
+    within("the end of the test", async {
         let (harness, mut streams) = upgrades(Limits::default()).await;
         let (mut client, mut server) = upgrade(&harness, &mut streams, b"early").await;
         let mut early = [0; 5];
@@ -396,7 +390,7 @@ async fn an_upgraded_connection_carries_bytes_and_counts_until_its_stream_is_dro
 
 #[tokio::test]
 async fn an_upgraded_connection_is_not_evicted() {
-    within(async {
+    within("the end of the test", async {
         let (harness, mut streams) = upgrades(patient(1)).await;
         let (mut client, mut server) = upgrade(&harness, &mut streams, b"").await;
         // The only place is taken, so this one waits until the first ends.
@@ -419,7 +413,7 @@ async fn an_upgraded_connection_is_not_evicted() {
 
 #[tokio::test]
 async fn a_drain_cuts_upgraded_connections_also_of_clients_that_do_not_read() {
-    within(async {
+    within("the end of the test", async {
         let limits = Limits {
             drain_timeout: Duration::from_millis(20),
             ..Limits::default()
@@ -448,7 +442,7 @@ async fn a_drain_cuts_upgraded_connections_also_of_clients_that_do_not_read() {
 
 #[tokio::test]
 async fn an_upgrade_whose_client_has_left_ends() {
-    within(async {
+    within("the end of the test", async {
         let (harness, mut streams) = upgrades(Limits::default()).await;
         let (client, mut server) = upgrade(&harness, &mut streams, b"").await;
         drop(client);

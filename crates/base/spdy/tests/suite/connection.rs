@@ -413,7 +413,7 @@ async fn a_close_sends_everything_then_waits_for_the_peer() {
         client.syn(3, false).await;
         let mut stdout = server.accept().await.unwrap().accept().unwrap();
         let _stdin = server.accept().await.unwrap().accept().unwrap();
-        stdout.writer.write_all(&[5; 50_000]).await.unwrap();
+        stdout.writer.write_all(&vec![5; 50_000]).await.unwrap();
         stdout.writer.shutdown().await.unwrap();
         server.close();
         let mut received = 0;
@@ -460,7 +460,7 @@ async fn a_peer_that_does_not_close_or_does_not_read_is_cut() {
         let mut client = Raw::new(io);
         client.syn(1, false).await;
         let mut stream = connection.accept().await.unwrap().accept().unwrap();
-        stream.writer.write_all(&[5; 50_000]).await.unwrap();
+        stream.writer.write_all(&vec![5; 50_000]).await.unwrap();
         connection.close();
         assert!(matches!(driver.await.unwrap(), Err(SpdyError::Unread(_))));
         assert_eq!(begin.elapsed().as_secs(), 600);
