@@ -11,9 +11,9 @@ use anyhow::Context;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use kubevitals_e2e::{Cluster, MetricsApiServer, TestNamespace, VirtualNode, is_ready, phase_is};
 use serde_json::{Value, json};
 
@@ -296,26 +296,6 @@ async fn top_and_an_autoscaler_read_the_usage_of_a_process_node() -> anyhow::Res
     assert!(nodes.contains(node.name()), "{nodes}");
     server.stop(&namespace).await?;
     namespace.delete::<Deployment>("busy").await?;
-    node.stop(&namespace).await?;
-    Ok(namespace.finish().await?)
-}
-
-/// A Node that is deleted comes back, and a pod of a deleted namespace is not left running.
-#[tokio::test]
-async fn a_deleted_node_registers_again() -> anyhow::Result<()> {
-    let cluster = Cluster::from_env().await?;
-    let _guard = cluster.shared().await;
-    let namespace = cluster.namespace("node-register").await?;
-    let mut node = process_node(&namespace).await?;
-    let nodes: Api<Node> = Api::all(cluster.client());
-    let first = nodes.get(node.name()).await?.metadata.uid;
-    nodes.delete(node.name(), &DeleteParams::default()).await?;
-    let again = |found: Option<&Node>| {
-        found.is_some_and(|found| found.metadata.uid != first)
-            && kubevitals_e2e::has_condition(found, "Ready")
-    };
-    namespace.wait_for_global(node.name(), again).await?;
-    node.must_run()?;
     node.stop(&namespace).await?;
     Ok(namespace.finish().await?)
 }
