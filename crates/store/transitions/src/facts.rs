@@ -31,8 +31,8 @@ const IGNORED_REASONS: [&str; 5] = [
 ];
 
 /// The writer of most `FailedScheduling`, whose message the pod has too. Those of Karpenter are
-/// relevant, and its managed variants have other names: the scheduler is excluded instead. Events of
-/// schedulers with other names are received and ignored.
+/// relevant, and its managed variants have other names: the scheduler is excluded instead. Events
+/// of schedulers with other names are received and ignored.
 const IGNORED_SOURCE: &str = "default-scheduler";
 
 /// The facts of a pod.
