@@ -83,7 +83,13 @@ impl Metadata {
     /// Reads the metadata of the workspace; of all packages, or of its own only.
     pub fn read(with_dependencies: bool) -> Result<Self> {
         let mut metadata = cargo();
-        metadata.args(["metadata", "--locked", "--format-version=1"]);
+        // With all features: what is shipped is not all on by default.
+        metadata.args([
+            "metadata",
+            "--locked",
+            "--all-features",
+            "--format-version=1",
+        ]);
         if !with_dependencies {
             metadata.arg("--no-deps");
         }
