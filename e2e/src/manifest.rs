@@ -97,7 +97,8 @@ impl Manifest {
 
     /// Returns the service accounts, roles and bindings, with the accounts and namespaced roles
     /// moved to another namespace: the rights of the manifest for a process of a test. Roles and
-    /// bindings outside of the namespace get names that belong to it alone.
+    /// bindings outside of the namespace get names that belong to it alone. What is in the namespace
+    /// of leases stays there.
     pub(crate) fn rights_in(&self, namespace: &str) -> Vec<Value> {
         let own: BTreeSet<&str> = self
             .objects
@@ -113,7 +114,15 @@ impl Manifest {
             let renamed = unique(name);
             let role = object["roleRef"]["name"].as_str().unwrap_or_default();
             let (role, is_own) = (unique(role), own.contains(role));
-            if is_one_of(&object, &["ServiceAccount", "Role"]) {
+            if object["metadata"]["namespace"] == LEASES {
+                object["metadata"]["name"] = json!(renamed);
+                if is_own {
+                    object["roleRef"]["name"] = json!(role);
+                }
+                for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+                    subject["namespace"] = json!(namespace);
+                }
+            } else if is_one_of(&object, &["ServiceAccount", "Role"]) {
                 object["metadata"]["namespace"] = json!(namespace);
             } else if is_one_of(&object, &["ClusterRole"]) {
                 object["metadata"]["name"] = json!(renamed);
@@ -137,6 +146,9 @@ impl Manifest {
         rights
     }
 }
+
+/// The namespace of the leases of nodes.
+pub(crate) const LEASES: &str = "kube-node-lease";
 
 fn is_one_of(object: &Value, kinds: &[&str]) -> bool {
     kinds.iter().any(|kind| object["kind"] == *kind)

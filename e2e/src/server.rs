@@ -197,6 +197,8 @@ fn common_arguments(
             namespace.cluster().authority().display()
         ),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        // Virtual nodes listen beside the kubelet.
+        "--kubelet-use-node-status-port".to_owned(),
         "--metric-resolution=10s".to_owned(),
         "--kubelet-request-timeout=5s".to_owned(),
     ]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::DeleteParams;
@@ -15,10 +16,11 @@ use crate::aggregation::free_port;
 use crate::background::Background;
 use crate::error::E2eError;
 use crate::kubelet::{KubeletResponse, get_once, verified_by};
-use crate::manifest::Manifest;
+use crate::manifest::{LEASES, Manifest};
 use crate::namespace::TestNamespace;
+use crate::run::OWNER_LABEL;
 use crate::server::{CHECK_INTERVAL, end_of};
-use crate::wait::{DEADLINE, has_condition};
+use crate::wait::{DEADLINE, has_condition, wait_for};
 
 /// The account of a virtual node in the manifest.
 const ACCOUNT: &str = "kubevitals-node";
@@ -129,15 +131,20 @@ impl VirtualNode {
         get_once(self.listen, &self.tls, token, &url).await
     }
 
-    /// Kills it, starts it again and waits until it is ready.
+    /// Kills it, starts it again and waits until it renews its lease.
     pub async fn kill_and_restart(&mut self, namespace: &TestNamespace) -> Result<(), E2eError> {
-        let since = k8s_openapi::jiff::Timestamp::now();
         self.process.kill();
+        let since = k8s_openapi::jiff::Timestamp::now();
         self.process = Background::start(&self.program, &self.arguments, &self.log)?;
-        let renewed = |node: Option<&Node>| {
-            has_condition(node, "Ready") && heartbeat(node).is_some_and(|beat| beat > since)
+        let leases: Api<Lease> = Api::namespaced(namespace.cluster().client(), LEASES);
+        let renewed = |lease: Option<&Lease>| {
+            let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref());
+            renewed.is_some_and(|renewed| renewed.0 > since)
         };
-        self.wait(namespace, renewed).await
+        tokio::select! {
+            found = wait_for(leases, &self.name, DEADLINE, renewed) => found.map(drop),
+            ended = end_of(&mut self.process) => Err(ended),
+        }
     }
 
     /// Stops it, and leaves the Node alone.
@@ -153,6 +160,9 @@ impl VirtualNode {
         let nodes: Api<Node> = Api::all(namespace.cluster().client());
         let deleted = nodes.delete(&self.name, &DeleteParams::default()).await;
         deleted.map_err(E2eError::api(format!("deleting the node {}", self.name)))?;
+        let own = format!("--selector={OWNER_LABEL}={}", namespace.name());
+        let rights = ["delete", "roles,rolebindings", "--namespace", LEASES, &own];
+        namespace.cluster().kubectl(&rights).await?.succeeded()?;
         Ok(())
     }
 
@@ -174,12 +184,6 @@ impl VirtualNode {
             ended = end_of(&mut self.process) => Err(ended),
         }
     }
-}
-
-fn heartbeat(node: Option<&Node>) -> Option<k8s_openapi::jiff::Timestamp> {
-    let conditions = node?.status.as_ref()?.conditions.as_ref()?;
-    let ready = conditions.iter().find(|one| one.type_ == "Ready")?;
-    ready.last_heartbeat_time.as_ref().map(|time| time.0)
 }
 
 /// A serving certificate that the cluster's authority signs, as a kubelet's.
