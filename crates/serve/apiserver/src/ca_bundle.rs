@@ -52,9 +52,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Interval of checks. An APIService that was deleted and created again has no bundle, and the API
-/// server rejects our certificate until the next check. A watch would notice at once, for one more
-/// verb in the role.
-const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// server rejects our certificate until the next check. It is no shorter, because a replica that is
+/// about to be replaced by one with another certificate would add its own authority once more.
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time after the start in which other replicas may start too, or disappear.
 const START_PERIOD: Duration = Duration::from_mins(1);
@@ -168,8 +168,8 @@ struct ServiceReference {
 }
 
 impl CaBundleWriter {
-    /// For APIServices by name, such as `v1.metrics.k8s.io`. They are checked every ten seconds,
-    /// since others may write them too, or create them anew.
+    /// For APIServices by name, such as `v1.metrics.k8s.io`. They are checked every minute, since
+    /// others may write them too, or create them anew.
     pub fn new(
         client: kube::Client,
         certificate: ServingCertificate,
@@ -412,15 +412,14 @@ impl CaBundleStatus {
 mod tests {
     use super::*;
 
-    /// An APIService that was created anew used to be without our authority for up to a minute.
     #[test]
-    fn api_services_are_checked_often_at_the_start_and_every_ten_seconds_later() {
+    fn api_services_are_checked_often_at_the_start_and_every_minute_later() {
         let seconds = Duration::from_secs;
         for since_start in [seconds(0), seconds(59)] {
             assert_eq!(pause(CHECK_INTERVAL, since_start), seconds(5));
         }
         for since_start in [seconds(60), seconds(1_000_000)] {
-            assert_eq!(pause(CHECK_INTERVAL, since_start), seconds(10));
+            assert_eq!(pause(CHECK_INTERVAL, since_start), seconds(60));
         }
         assert_eq!(pause(seconds(1), seconds(0)), seconds(1));
     }
