@@ -65,14 +65,17 @@ async fn authorities(namespace: &TestNamespace, release: &Release) -> anyhow::Re
     Ok(bundles.swap_remove(0))
 }
 
-/// Returns the ready pods of a Deployment of the release; `None` if it does not exist.
-async fn ready(namespace: &TestNamespace, component: &str) -> anyhow::Result<Option<i32>> {
+/// Waits until all pods of a Deployment of the release are ready: Helm waits until some are.
+async fn until_ready(namespace: &TestNamespace, component: &str, pods: i32) -> anyhow::Result<()> {
+    let all = |found: Option<&Deployment>| {
+        let status = found.and_then(|found| found.status.as_ref());
+        status.is_some_and(|status| {
+            status.ready_replicas == Some(pods) && status.replicas == Some(pods)
+        })
+    };
     let name = format!("kubevitals-{component}");
-    let found = namespace.api::<Deployment>().get_opt(&name).await?;
-    Ok(found.map(|found| {
-        let status = found.status.and_then(|status| status.ready_replicas);
-        status.unwrap_or_default()
-    }))
+    namespace.wait_for(&name, all).await?;
+    Ok(())
 }
 
 /// A pod that the namespace must reject, or it enforces nothing.
@@ -183,7 +186,7 @@ async fn a_release_serves_changes_and_leaves_nothing_behind() -> anyhow::Result<
     assert!(installed.contains("kubectl top nodes"), "{installed}");
     authorities(&namespace, &release).await?;
     for component in ["server", "transitions"] {
-        assert_eq!(ready(&namespace, component).await?, Some(2), "{component}");
+        until_ready(&namespace, component, 2).await?;
     }
     until(&namespace, &["top", "pods", "--no-headers"], |top| {
         top.lines().count() == 4
@@ -217,7 +220,7 @@ async fn a_release_serves_changes_and_leaves_nothing_behind() -> anyhow::Result<
     // A replica that was about to be replaced may have added its own once more.
     let bundle = authorities(&namespace, &release).await?;
     assert!(bundle.contains(&pair.authority), "{bundle}");
-    assert_eq!(ready(&namespace, "server").await?, Some(1));
+    until_ready(&namespace, "server", 1).await?;
     let right = ["get", "clusterrole", "kubevitals-server-apiservices"];
     assert!(!cluster.kubectl(&right).await?.success);
 
@@ -225,7 +228,7 @@ async fn a_release_serves_changes_and_leaves_nothing_behind() -> anyhow::Result<
     release.rollback(&namespace, 1).await?;
     let own = authorities(&namespace, &release).await?;
     assert_ne!(own, pair.authority);
-    assert_eq!(ready(&namespace, "server").await?, Some(2));
+    until_ready(&namespace, "server", 2).await?;
 
     // A static program starts with --profiling too: jemalloc's heap profiles would abort it.
     let values = json!({
@@ -235,9 +238,11 @@ async fn a_release_serves_changes_and_leaves_nothing_behind() -> anyhow::Result<
     });
     release.upgrade(&namespace, &values).await?.succeeded()?;
     authorities(&namespace, &release).await?;
-    assert_eq!(ready(&namespace, "combined").await?, Some(2));
+    until_ready(&namespace, "combined", 2).await?;
     for component in ["server", "transitions"] {
-        assert_eq!(ready(&namespace, component).await?, None, "{component}");
+        let name = format!("kubevitals-{component}");
+        let found = namespace.api::<Deployment>().get_opt(&name).await?;
+        assert!(found.is_none(), "{component}");
     }
     let restarted = ["rollout", "restart", "deployment/web"];
     load.kubectl(&restarted).await?;

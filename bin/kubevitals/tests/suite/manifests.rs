@@ -31,6 +31,7 @@ fn every_flag_of_the_manifests_is_accepted() {
             // The kubelet replaces these.
             let text = std::fs::read_to_string(&path).unwrap();
             let text = text.replace("$(POD_IP)", "192.0.2.1");
+            let text = text.replace("$(NODE_NAME)", "node-1");
             for mut flags in arguments(&text) {
                 flags.extend(["--kubeconfig", MISSING]);
                 let (_, _, stderr) = output(&mut kubevitals(&flags));
