@@ -119,7 +119,8 @@ impl Manifest {
                 if is_own {
                     object["roleRef"]["name"] = json!(role);
                 }
-                for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+                let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+                for subject in subjects.into_iter().flatten() {
                     subject["namespace"] = json!(namespace);
                 }
             } else if is_one_of(&object, &["ServiceAccount", "Role"]) {

@@ -88,7 +88,7 @@ async fn attach_cp_and_port_forward_work() -> anyhow::Result<()> {
     let namespace = cluster.namespace("node-ports").await?;
     let node = process_node(&namespace).await?;
     target(&namespace, &node).await?;
-    let attached = "printf 'hello\\n' | timeout 20 kubectl attach -i target 2>&1 || true";
+    let attached = "printf 'hello\\n' | timeout 20 bash -c 'kubectl attach -i target' 2>&1 || true";
     let said = namespace.shell(attached).await?;
     assert!(said.contains("hello\nend of input\n"), "{said}");
     let serve = "import http.server as h\n\
