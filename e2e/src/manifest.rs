@@ -97,8 +97,8 @@ impl Manifest {
 
     /// Returns the service accounts, roles and bindings, with the accounts and namespaced roles
     /// moved to another namespace: the rights of the manifest for a process of a test. Roles and
-    /// bindings outside of the namespace get names that belong to it alone. What is in the namespace
-    /// of leases stays there.
+    /// bindings outside of the namespace get names that belong to it alone. What is in the
+    /// namespace of leases stays there.
     pub(crate) fn rights_in(&self, namespace: &str) -> Vec<Value> {
         let own: BTreeSet<&str> = self
             .objects

@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::DeleteParams;
 use kubevitals_tls::ClientTls;
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair,
+};
 use serde_json::{Value, json};
 
 use crate::access::Access;
@@ -24,6 +26,9 @@ use crate::wait::{DEADLINE, has_condition, wait_for};
 
 /// The account of a virtual node in the manifest.
 const ACCOUNT: &str = "kubevitals-node";
+
+/// The name of the cluster's authority.
+const AUTHORITY: &str = "kubernetes";
 
 /// A node that registers itself in the cluster of the test. Its processes are in the cluster's
 /// cgroup, so that none is left when the cluster is taken down.
@@ -198,7 +203,12 @@ fn serving_pair(
         Err(source) => Err(E2eError::Description { path, source }),
     };
     let issuer_key = KeyPair::from_pem(&read(authority.with_extension("key"))?)?;
-    let issuer = Issuer::from_ca_cert_pem(&read(authority.to_owned())?, issuer_key)?;
+    let mut issuer = CertificateParams::default();
+    issuer.distinguished_name = DistinguishedName::new();
+    issuer
+        .distinguished_name
+        .push(DnType::CommonName, AUTHORITY);
+    let issuer = Issuer::new(issuer, issuer_key);
     let names = vec![name.to_owned(), listen.ip().to_string()];
     let mut leaf = CertificateParams::new(names)?;
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
