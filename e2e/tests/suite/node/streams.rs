@@ -1,4 +1,4 @@
-//! exec, cp and port-forward through the real API server, over WebSocket and SPDY.
+//! exec through the real API server, over WebSocket and SPDY.
 
 use k8s_openapi::api::core::v1::Pod;
 use kubevitals_e2e::{Cluster, TestNamespace, VirtualNode, is_ready};
@@ -9,8 +9,8 @@ use super::{pod, process_node};
 /// What makes kubectl speak each protocol; with WebSocket the API server passes it on to nodes that
 /// declare it.
 const PROTOCOLS: [&str; 2] = [
-    "export KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true KUBECTL_PORT_FORWARD_WEBSOCKETS=true",
-    "export KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false KUBECTL_PORT_FORWARD_WEBSOCKETS=false",
+    "export KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true",
+    "export KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false",
 ];
 
 /// Starts a pod that waits, and prints what it reads.
@@ -76,45 +76,6 @@ async fn a_hundred_megabytes_arrive_whole_in_both_directions() -> anyhow::Result
              test \"$want\" = \"$up\" && test \"$want\" = \"$down\" && echo same"
         );
         assert_eq!(namespace.shell(&script).await?, "same\n", "{protocol}");
-    }
-    node.stop(&namespace).await?;
-    Ok(namespace.finish().await?)
-}
-
-#[tokio::test]
-async fn cp_and_port_forward_work() -> anyhow::Result<()> {
-    let cluster = Cluster::from_env().await?;
-    let _guard = cluster.shared().await;
-    let namespace = cluster.namespace("node-ports").await?;
-    let node = process_node(&namespace).await?;
-    target(&namespace, &node).await?;
-    let serve = "import http.server as h\n\
-                 class R(h.BaseHTTPRequestHandler):\n \
-                 def do_GET(self):\n  \
-                 self.send_response(200); self.end_headers(); self.wfile.write(b'from the pod')\n\
-                 s = h.HTTPServer(('127.0.0.1', 0), R); print(s.server_port, flush=True)\n\
-                 s.serve_forever()";
-    let mut web = pod(&node, "web", "");
-    web["spec"]["containers"][0]["command"] = json!(["python3", "-c", serve]);
-    namespace.apply(&web).await?;
-    namespace.wait_for::<Pod>("web", is_ready).await?;
-    let folder = namespace.folder().display().to_string();
-    for protocol in PROTOCOLS {
-        let copy = format!(
-            "{protocol}; cd '{folder}'; echo copied > there.txt; \
-             kubectl cp there.txt target:'{folder}/copied.txt'; \
-             kubectl cp target:'{folder}/copied.txt' back.txt >/dev/null; cat back.txt"
-        );
-        assert_eq!(namespace.shell(&copy).await?, "copied\n", "{protocol}");
-        let forward = format!(
-            "{protocol}; cd '{folder}'; until port=$(kubectl logs web | grep .); do sleep 0.2; done; \
-             kubectl port-forward pod/web :$port > forward.txt 2>&1 & pid=$!; \
-             until local=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\) .*/\\1/p' forward.txt | grep .); \
-             do sleep 0.2; done; \
-             for i in 1 2 3; do curl -sf http://127.0.0.1:$local/; echo; done; kill $pid; wait $pid || true"
-        );
-        let said = namespace.shell(&forward).await?;
-        assert_eq!(said, "from the pod\n".repeat(3), "{protocol}");
     }
     node.stop(&namespace).await?;
     Ok(namespace.finish().await?)
