@@ -33,6 +33,11 @@ const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 /// whole window after a start waits long enough.
 const KUBELET_WINDOW: Duration = Duration::from_secs(15);
 
+/// The shortest window of a rate. The kernel grants CPU time in slices of a period of 100 ms, so that
+/// a shorter window shows the slice and not the usage. Kubelets sample every 10 s; a node that reads
+/// its counters at each request can be scraped twice within milliseconds.
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+
 /// The last sample and the last usage. 64 bytes: there are hundreds of thousands.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
@@ -88,6 +93,7 @@ pub(crate) enum SampleKind {
         /// Whether the container restarted since the last sample.
         restarted: bool,
     },
+    /// Taken at the time of its predecessor, or so soon after it that there is no rate; ignored.
     Repeated,
     /// Older than the last one; ignored.
     Older,
@@ -119,6 +125,10 @@ impl Series {
                 }
             }
             Some(Ordering::Greater) | None => {}
+        }
+        if previous.is_some_and(|previous| is_too_soon(previous, cpu, sample.started)) {
+            self.older_in_a_row = 0;
+            return SampleKind::Repeated;
         }
         let restarted = matches!((previous, sample.started),
             (Some(previous), Some(started)) if started >= previous.at && started <= cpu.at);
@@ -328,6 +338,15 @@ impl Series {
             total: CoreNanos::new(self.cpu_total),
         })
     }
+}
+
+/// Whether a sample follows its predecessor within [`MIN_WINDOW`]. The first one of a restarted
+/// container does not: its counter starts anew.
+fn is_too_soon(previous: CpuSample, cpu: CpuSample, started: Option<Timestamp>) -> bool {
+    let window = cpu.at.since(previous.at);
+    window.is_some_and(|window| window < MIN_WINDOW)
+        && started.is_none_or(|started| started < previous.at)
+        && cpu.total >= previous.total
 }
 
 /// Whether the time of a single sample is close to ours. A second sample shows that the kubelet

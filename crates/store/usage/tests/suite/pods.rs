@@ -54,6 +54,19 @@ fn a_repeated_sample_changes_nothing() {
 }
 
 #[test]
+fn samples_milliseconds_apart_make_no_rate() {
+    let harness = Harness::with_pod();
+    // A container with a limit of 100m gets 10 ms of CPU at the start of each period of 100 ms.
+    let slice = CORE_SECOND / 100;
+    harness.scrape(1_000, &[old("app", 1_000, 0)]);
+    let done = harness.scrape(1_023, &[old("app", 1_023, slice)]);
+    assert_eq!((done.repeated, done.new_sample), (1, false));
+    assert_eq!(harness.served("app"), None);
+    harness.scrape(6_000, &[old("app", 6_000, 50 * slice)]);
+    assert_eq!(harness.served("app"), Some((100, 5_000, 6_000)));
+}
+
+#[test]
 fn an_older_sample_is_ignored_and_counted() {
     let harness = Harness::with_pod();
     harness.scrape(1_000, &[old("app", 0, 10 * CORE_SECOND)]);
