@@ -1,0 +1,1 @@
+//! Data points to Google Cloud Monitoring.

@@ -1,0 +1,1 @@
+//! The loop of `kubevitals prober`.
