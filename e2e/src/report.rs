@@ -120,6 +120,18 @@ pub(crate) fn delete(cluster: &Cluster, namespace: &str) {
     }
 }
 
+/// Deletes a Node; prints a failure. The garbage collector deletes its pods.
+#[expect(
+    clippy::print_stdout,
+    reason = "the test runner captures it, and shows it for tests that fail"
+)]
+pub(crate) fn delete_node(cluster: &Cluster, name: &str) {
+    let arguments = ["delete", "node", name, "--ignore-not-found", "--wait=false"];
+    if let Err(problem) = ask(cluster, &arguments) {
+        println!("cannot delete the node: {problem}");
+    }
+}
+
 /// Returns the `kubectl` arguments that delete all objects of a test.
 pub(crate) fn deletions(namespace: &str) -> Vec<Vec<String>> {
     let mut deletions = deletions_outside(namespace);

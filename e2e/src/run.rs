@@ -18,6 +18,9 @@ pub const RUN_LABEL: &str = "kubevitals.test/run";
 /// The label of cluster-scoped objects that belong to a namespace.
 pub(crate) const OWNER_LABEL: &str = "kubevitals.test/namespace";
 
+/// The label of Nodes that `kubevitals node` registers, as virtual kubelets have it.
+const VIRTUAL_NODES: &str = "--selector=type=virtual-kubelet";
+
 /// Names the file that the times of tests are appended to; `cargo xtask e2e` sets it.
 const TIMES_VARIABLE: &str = "KUBEVITALS_E2E_TIMES";
 
@@ -59,6 +62,9 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<(), E2eError> {
     SWEPT
         .get_or_try_init(|| async {
             static_pod::remove_all(cluster)?;
+            // The pods of a virtual node that is gone would keep their namespace.
+            let nodes = ["delete", "nodes", VIRTUAL_NODES, "--ignore-not-found"];
+            cluster.kubectl(&nodes).await?.succeeded()?;
             for kinds in KINDS_OUTSIDE.into_iter().chain(["namespaces"]) {
                 let mut arguments = vec!["delete", kinds, IN_KUBE_SYSTEM, &others];
                 // Their pods would take CPU from the tests: wait until they are gone.

@@ -16,10 +16,12 @@ use serde_json::{Value, json};
 use crate::access::Access;
 use crate::aggregation::free_port;
 use crate::background::Background;
+use crate::cluster::Cluster;
 use crate::error::E2eError;
 use crate::kubelet::{KubeletResponse, get_once, verified_by};
 use crate::manifest::{LEASES, Manifest};
 use crate::namespace::TestNamespace;
+use crate::report;
 use crate::run::OWNER_LABEL;
 use crate::server::{CHECK_INTERVAL, end_of};
 use crate::wait::{DEADLINE, has_condition, wait_for};
@@ -41,6 +43,9 @@ pub struct VirtualNode {
     log: PathBuf,
     process: Background,
     tls: ClientTls,
+    /// The cluster of a Node that is deleted with this value: a test that fails leaves none, since
+    /// its pods would keep their namespace and other tests would find a node without metrics.
+    registered_in: Option<Cluster>,
 }
 
 impl VirtualNode {
@@ -105,6 +110,7 @@ impl VirtualNode {
         let program = cluster.program("kubevitals")?;
         let process = Background::start(&program, &arguments, &log)?;
         Ok(Self {
+            registered_in: (provider != "host").then(|| cluster.clone()),
             tls: verified_by(cluster, &[&name, &address.to_string()])?,
             name,
             listen,
@@ -165,6 +171,7 @@ impl VirtualNode {
         let nodes: Api<Node> = Api::all(namespace.cluster().client());
         let deleted = nodes.delete(&self.name, &DeleteParams::default()).await;
         deleted.map_err(E2eError::api(format!("deleting the node {}", self.name)))?;
+        self.registered_in = None;
         let own = format!("--selector={OWNER_LABEL}={}", namespace.name());
         let rights = ["delete", "roles,rolebindings", "--namespace", LEASES, &own];
         namespace.cluster().kubectl(&rights).await?.succeeded()?;
@@ -187,6 +194,15 @@ impl VirtualNode {
         tokio::select! {
             found = namespace.wait_for_global(&self.name, wanted) => found.map(drop),
             ended = end_of(&mut self.process) => Err(ended),
+        }
+    }
+}
+
+impl Drop for VirtualNode {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.registered_in.take() {
+            self.process.kill();
+            report::delete_node(&cluster, &self.name);
         }
     }
 }

@@ -9,7 +9,7 @@ mod report;
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kubevitals_model::{Backoff, BackoffPolicy, Clock, Jitter, Rng};
 use serde_json::json;
 use std::time::Duration;
@@ -59,6 +59,13 @@ impl NodeKeeper {
         loop {
             let readiness = self.readiness();
             let now = self.clock.moment();
+            if self.is_deleted().await {
+                tracing::warn!("the Node was deleted: it is registered again");
+                if let Err(error) = self.register(&mut report).await {
+                    return error;
+                }
+                continue;
+            }
             if let Some(status) = report.due(&self.settings, &readiness, now) {
                 let result = self.apply_status(&status).await;
                 self.metrics.count_update(Updated::node, result.is_ok());
@@ -68,13 +75,6 @@ impl NodeKeeper {
                             self.record_readiness(is_ready);
                         }
                         is_failing = false;
-                    }
-                    Err(error) if status_code(&error) == Some(404) => {
-                        tracing::warn!("the Node was deleted: it is registered again");
-                        if let Err(error) = self.register(&mut report).await {
-                            return error;
-                        }
-                        continue;
                     }
                     Err(error) => {
                         if !is_failing {
@@ -90,6 +90,22 @@ impl NodeKeeper {
                 _ = self.health.changed() => {}
             }
         }
+    }
+
+    /// Whether the registered Node is gone. It is looked up in the API server's cache at each check
+    /// of the status, as by a kubelet, and the cache may be behind. A failure says nothing.
+    async fn is_deleted(&self) -> bool {
+        self.is_missing(&GetParams::any()).await && self.is_missing(&GetParams::default()).await
+    }
+
+    async fn is_missing(&self, parameters: &GetParams) -> bool {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let name = &self.settings.name;
+        let found = nodes.get_metadata_opt_with(name, parameters).await;
+        found.is_ok_and(|node| {
+            let uid = node.and_then(|node| node.metadata.uid);
+            uid.is_none() || uid != *self.uid.borrow()
+        })
     }
 
     fn readiness(&mut self) -> Readiness {
