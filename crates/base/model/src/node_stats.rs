@@ -5,6 +5,8 @@
 //! `/metrics/cadvisor` show the same numbers. Every part is optional: what is unknown is absent,
 //! never zero. Each group of values has the time at which it was read.
 
+use std::time::Duration;
+
 use crate::amount::{Bytes, CoreNanos, CpuUsage};
 use crate::key::PodKey;
 use crate::objects::identity::Uid;
@@ -93,6 +95,62 @@ pub struct CpuStats {
     pub pressure: Option<Pressure>,
 }
 
+impl CpuStats {
+    /// The total alone.
+    pub const fn new(at: Timestamp, total: CoreNanos) -> Self {
+        Self {
+            at,
+            total,
+            user: None,
+            system: None,
+            rate: None,
+            throttling: None,
+            quota: None,
+            shares: None,
+            pressure: None,
+        }
+    }
+}
+
+/// The last reading of a counter of CPU time, and the rate up to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RateBase {
+    previous: Option<(Duration, CoreNanos)>,
+    rate: Option<CpuUsage>,
+}
+
+impl RateBase {
+    /// The shortest window of a rate. The kernel grants CPU time in slices, which a shorter window
+    /// shows instead of the usage.
+    const MIN_WINDOW: Duration = Duration::from_secs(1);
+
+    /// Whether there is a reading.
+    pub const fn is_known(&self) -> bool {
+        self.previous.is_some()
+    }
+
+    /// Adds a reading at a monotonic time, and returns the rate since the one before. The rate stays
+    /// until its window is long enough, and is absent after a reset of the counter.
+    pub fn add(&mut self, at: Duration, total: CoreNanos) -> Option<CpuUsage> {
+        let Some((before, old)) = self.previous else {
+            self.previous = Some((at, total));
+            return None;
+        };
+        let window = at.saturating_sub(before);
+        if window < Self::MIN_WINDOW && total >= old {
+            return self.rate;
+        }
+        self.previous = Some((at, total));
+        self.rate = total.get().checked_sub(old.get()).and_then(|used| {
+            let nanocores = u128::from(used)
+                .checked_mul(1_000_000_000)?
+                .checked_div(window.as_nanos())?;
+            u64::try_from(nanocores).ok().map(CpuUsage::from_nanocores)
+        });
+        self.rate
+    }
+}
+
 /// How often the bandwidth limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuThrottling {
@@ -128,6 +186,29 @@ pub struct MemoryStats {
     /// The limit; absent if there is none.
     pub limit: Option<Bytes>,
     pub pressure: Option<Pressure>,
+}
+
+impl MemoryStats {
+    /// Without any value yet.
+    pub const fn new(at: Timestamp) -> Self {
+        Self {
+            at,
+            usage: None,
+            working_set: None,
+            rss: None,
+            cache: None,
+            mapped_file: None,
+            active_file: None,
+            inactive_file: None,
+            kernel: None,
+            peak: None,
+            page_faults: None,
+            major_page_faults: None,
+            failures: None,
+            limit: None,
+            pressure: None,
+        }
+    }
 }
 
 /// Swap of a cgroup.
@@ -272,5 +353,26 @@ impl SwapStats {
     pub fn available(&self) -> Option<Bytes> {
         let free = self.limit?.count().saturating_sub(self.usage.count());
         Some(Bytes::new(free))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_stays_until_its_window_is_a_second_long() {
+        let mut base = RateBase::default();
+        let mut at = |millis, nanos| base.add(Duration::from_millis(millis), CoreNanos::new(nanos));
+        let rate = |nanocores| Some(CpuUsage::from_nanocores(nanocores));
+        assert_eq!(at(0, 0), None);
+        // A slice of 10 ms.
+        assert_eq!(at(23, 10_000_000), None);
+        assert_eq!(at(2_000, 200_000_000), rate(100_000_000));
+        assert_eq!(at(2_010, 210_000_000), rate(100_000_000));
+        assert_eq!(at(3_000, 300_000_000), rate(100_000_000));
+        // The counter was reset.
+        assert_eq!(at(3_500, 0), None);
+        assert_eq!(at(4_500, 500_000_000), rate(500_000_000));
     }
 }

@@ -104,15 +104,8 @@ fn usage(path: String, millicores: f64, memory: f64, age: Duration, at: Timestam
     CgroupStats {
         path,
         cpu: Some(CpuStats {
-            at,
-            total: CoreNanos::from_seconds(total).unwrap_or(CoreNanos::new(0)),
-            user: None,
-            system: None,
             rate: Some(CpuUsage::from_nanocores(whole(rate * 1e9))),
-            throttling: None,
-            quota: None,
-            shares: None,
-            pressure: None,
+            ..CpuStats::new(at, CoreNanos::from_seconds(total).unwrap_or_default())
         }),
         memory: Some(memory_stats(at, whole(working_set))),
         ..CgroupStats::default()
@@ -132,15 +125,8 @@ fn sum<'a>(parts: impl Iterator<Item = &'a CgroupStats>, at: Timestamp) -> Cgrou
     }
     CgroupStats {
         cpu: Some(CpuStats {
-            at,
-            total: CoreNanos::new(total),
-            user: None,
-            system: None,
             rate: Some(CpuUsage::from_nanocores(rate)),
-            throttling: None,
-            quota: None,
-            shares: None,
-            pressure: None,
+            ..CpuStats::new(at, CoreNanos::new(total))
         }),
         memory: Some(memory_stats(at, memory)),
         ..CgroupStats::default()
@@ -149,21 +135,10 @@ fn sum<'a>(parts: impl Iterator<Item = &'a CgroupStats>, at: Timestamp) -> Cgrou
 
 fn memory_stats(at: Timestamp, working_set: u64) -> MemoryStats {
     MemoryStats {
-        at,
         usage: Some(Bytes::new(working_set)),
         working_set: Some(Bytes::new(working_set)),
         rss: Some(Bytes::new(working_set)),
-        cache: None,
-        mapped_file: None,
-        active_file: None,
-        inactive_file: None,
-        kernel: None,
-        peak: None,
-        page_faults: None,
-        major_page_faults: None,
-        failures: None,
-        limit: None,
-        pressure: None,
+        ..MemoryStats::new(at)
     }
 }
 

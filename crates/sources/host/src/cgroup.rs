@@ -3,10 +3,9 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 
-use kubevitals_model::node_stats::CpuQuota;
-use kubevitals_model::{Clock, CpuUsage};
+use kubevitals_model::Clock;
+use kubevitals_model::node_stats::{CpuQuota, RateBase};
 use rustix::fs::statfs;
 use rustix::io::Errno;
 
@@ -27,9 +26,6 @@ const BLKIO: usize = 4;
 
 /// How often limits are read, in samples: they change with a resize of the pod only.
 const LIMITS_INTERVAL: u32 = 6;
-
-/// The shortest window of a rate; a shorter one is noise.
-const MIN_WINDOW: Duration = Duration::from_secs(1);
 
 /// The version of the cgroup file system. Hybrid counts as version 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +54,7 @@ pub(crate) struct Cgroup {
     pub(crate) kept: usize,
     pub(crate) limits: Limits,
     limits_due: u32,
-    /// The last CPU time, and when it was read.
-    previous: Option<(Duration, u64)>,
-    rate: Option<CpuUsage>,
+    pub(crate) cpu: RateBase,
     /// Whether a file that was open is gone: the cgroup was removed, and perhaps made again.
     pub(crate) is_stale: bool,
     /// One of its processes, if its id is known in this pid namespace.
@@ -215,8 +209,7 @@ impl Hierarchies {
             kept: 0,
             limits: Limits::default(),
             limits_due: stagger % LIMITS_INTERVAL,
-            previous: None,
-            rate: None,
+            cpu: RateBase::default(),
             is_stale: false,
             process: None,
         })
@@ -232,7 +225,7 @@ impl Cgroup {
 
     /// Whether limits are to be read now.
     pub(crate) fn limits_are_due(&mut self) -> bool {
-        if self.previous.is_none() {
+        if !self.cpu.is_known() {
             return true;
         }
         if self.limits_due == 0 {
@@ -253,26 +246,6 @@ impl Cgroup {
             })
             .flatten()
             .min()
-    }
-
-    /// Adds a reading of the CPU time, and returns the rate since the one before.
-    pub(crate) fn rate(&mut self, at: Duration, total: u64) -> Option<CpuUsage> {
-        let Some((before, old)) = self.previous else {
-            self.previous = Some((at, total));
-            return None;
-        };
-        let window = at.saturating_sub(before);
-        if window < MIN_WINDOW && total >= old {
-            return self.rate;
-        }
-        self.previous = Some((at, total));
-        self.rate = total.checked_sub(old).and_then(|used| {
-            let nanocores = u128::from(used)
-                .checked_mul(1_000_000_000)?
-                .checked_div(window.as_nanos())?;
-            u64::try_from(nanocores).ok().map(CpuUsage::from_nanocores)
-        });
-        self.rate
     }
 }
 

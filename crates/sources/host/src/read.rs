@@ -86,7 +86,7 @@ impl Context {
             total: CoreNanos::new(total),
             user: user.map(CoreNanos::new),
             system: system.map(CoreNanos::new),
-            rate: cgroup.rate(moment.monotonic, total),
+            rate: cgroup.cpu.add(moment.monotonic, CoreNanos::new(total)),
             throttling,
             quota: cgroup.limits.quota,
             shares: cgroup.limits.shares,

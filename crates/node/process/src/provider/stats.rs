@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use kubevitals_kubelet_api::ProviderError;
 use kubevitals_kubelet_api::provider::{ProviderFuture, Stats};
 use kubevitals_model::node_stats::{
-    CgroupStats, ContainerStats, CpuStats, MemoryStats, NodeStats, PidStats, PodStats,
+    CgroupStats, ContainerStats, CpuStats, MemoryStats, NodeStats, PidStats, PodStats, RateBase,
 };
-use kubevitals_model::{Bytes, CoreNanos, CpuUsage, Timestamp};
+use kubevitals_model::{Bytes, CoreNanos, Timestamp};
 
 use crate::cgroup::Cgroup;
 use crate::instance::Instance;
@@ -19,9 +20,21 @@ use crate::runtime::{PodHandle, ProcessRuntime};
 /// The nanoseconds of a tick of `/proc`, which is always a hundredth of a second.
 const TICK_NANOS: u64 = 10_000_000;
 
-/// The last CPU sample of each container, pod and of the node, for rates.
-#[derive(Debug, Default)]
-pub(crate) struct Rates(HashMap<String, (Timestamp, u64)>);
+/// The rates of each container, pod and of the node.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    since: Instant,
+    bases: HashMap<String, RateBase>,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            bases: HashMap::new(),
+        }
+    }
+}
 
 impl Stats for ProcessRuntime {
     fn stats(&self, _only_cpu_and_memory: bool) -> ProviderFuture<'_, Arc<NodeStats>> {
@@ -56,7 +69,7 @@ impl ProcessRuntime {
             (a.key.namespace(), a.key.name()).cmp(&(b.key.namespace(), b.key.name()))
         });
         // What is gone is forgotten.
-        rates.0 = next;
+        rates.bases = next;
         node
     }
 
@@ -64,7 +77,7 @@ impl ProcessRuntime {
         &self,
         handle: &PodHandle,
         rates: &Rates,
-        next: &mut HashMap<String, (Timestamp, u64)>,
+        next: &mut HashMap<String, RateBase>,
     ) -> Option<PodStats> {
         let uid = handle.id.uid.to_string();
         let (instances, started) = {
@@ -127,25 +140,13 @@ impl ProcessRuntime {
 }
 
 /// Adds the rate since the last sample, and keeps this one.
-fn rate(
-    usage: &mut CgroupStats,
-    key: &str,
-    rates: &Rates,
-    next: &mut HashMap<String, (Timestamp, u64)>,
-) {
+fn rate(usage: &mut CgroupStats, key: &str, rates: &Rates, next: &mut HashMap<String, RateBase>) {
     let Some(cpu) = &mut usage.cpu else {
         return;
     };
-    let total = cpu.total.get();
-    if let Some((at, before)) = rates.0.get(key)
-        && let Some(passed) = cpu.at.since(*at)
-        && let Some(used) = total.checked_sub(*before)
-        && passed.as_millis() > 0
-    {
-        let nanos = u128::from(used) * 1_000_000_000 / passed.as_nanos().max(1);
-        cpu.rate = u64::try_from(nanos).ok().map(CpuUsage::from_nanocores);
-    }
-    next.insert(key.to_owned(), (cpu.at, total));
+    let mut base = rates.bases.get(key).copied().unwrap_or_default();
+    cpu.rate = base.add(rates.since.elapsed(), cpu.total);
+    next.insert(key.to_owned(), base);
 }
 
 fn now() -> Timestamp {
@@ -167,7 +168,7 @@ fn cgroup_usage(cgroup: &Cgroup) -> CgroupStats {
         .or_else(|| number(dirs, "memory.limit_in_bytes"))
         .filter(|one| *one < 1 << 62);
     CgroupStats {
-        cpu: total.map(|total| cpu(at, total)),
+        cpu: total.map(|total| CpuStats::new(at, CoreNanos::new(total))),
         memory: usage.map(|usage| MemoryStats {
             usage: Some(Bytes::new(usage)),
             working_set: inactive.map(|one| Bytes::new(usage.saturating_sub(one))),
@@ -176,7 +177,7 @@ fn cgroup_usage(cgroup: &Cgroup) -> CgroupStats {
             page_faults: stat("pgfault", "total_pgfault"),
             major_page_faults: stat("pgmajfault", "total_pgmajfault"),
             limit: limit.map(Bytes::new),
-            ..empty_memory(at)
+            ..MemoryStats::new(at)
         }),
         pids: Some(PidStats {
             processes: u64::try_from(cgroup.processes().len()).ok(),
@@ -185,40 +186,6 @@ fn cgroup_usage(cgroup: &Cgroup) -> CgroupStats {
         }),
         oom_kills: Some(cgroup.oom_kills()),
         ..CgroupStats::default()
-    }
-}
-
-fn cpu(at: Timestamp, nanos: u64) -> CpuStats {
-    CpuStats {
-        at,
-        total: CoreNanos::new(nanos),
-        user: None,
-        system: None,
-        rate: None,
-        throttling: None,
-        quota: None,
-        shares: None,
-        pressure: None,
-    }
-}
-
-fn empty_memory(at: Timestamp) -> MemoryStats {
-    MemoryStats {
-        at,
-        usage: None,
-        working_set: None,
-        rss: None,
-        cache: None,
-        mapped_file: None,
-        active_file: None,
-        inactive_file: None,
-        kernel: None,
-        peak: None,
-        page_faults: None,
-        major_page_faults: None,
-        failures: None,
-        limit: None,
-        pressure: None,
     }
 }
 
@@ -235,11 +202,11 @@ fn sum(containers: &[ContainerStats]) -> CgroupStats {
     };
     let at = now();
     CgroupStats {
-        cpu: Some(cpu(at, cpu_total.sum())),
+        cpu: Some(CpuStats::new(at, CoreNanos::new(cpu_total.sum()))),
         memory: Some(MemoryStats {
             working_set: memory(|one| one.working_set),
             rss: memory(|one| one.rss),
-            ..empty_memory(at)
+            ..MemoryStats::new(at)
         }),
         ..CgroupStats::default()
     }
@@ -284,11 +251,14 @@ fn process_usage(pid: i32) -> CgroupStats {
     let resident =
         Bytes::new(pages.saturating_mul(u64::try_from(rustix::param::page_size()).unwrap_or(4096)));
     CgroupStats {
-        cpu: Some(cpu(at, ticks.saturating_mul(TICK_NANOS))),
+        cpu: Some(CpuStats::new(
+            at,
+            CoreNanos::new(ticks.saturating_mul(TICK_NANOS)),
+        )),
         memory: Some(MemoryStats {
             working_set: Some(resident),
             rss: Some(resident),
-            ..empty_memory(at)
+            ..MemoryStats::new(at)
         }),
         pids: Some(PidStats {
             processes: Some(count),
@@ -331,10 +301,10 @@ fn node_usage() -> CgroupStats {
         .map(|(all, free)| all.saturating_sub(free));
     CgroupStats {
         path: "/".to_owned(),
-        cpu: total.map(|total| cpu(at, total)),
+        cpu: total.map(|total| CpuStats::new(at, CoreNanos::new(total))),
         memory: working_set.map(|one| MemoryStats {
             working_set: Some(Bytes::new(one)),
-            ..empty_memory(at)
+            ..MemoryStats::new(at)
         }),
         ..CgroupStats::default()
     }

@@ -4,9 +4,9 @@ use kubevitals_kubelet_api::cadvisor;
 use kubevitals_kubelet_api::resource_metrics::{encode_error, encode_families, encode_stats};
 use kubevitals_kubelet_api::summary::{SummaryOptions, encode};
 use kubevitals_model::node_stats::{
-    CgroupStats, ContainerStats, CpuQuota, CpuThrottling, DeviceIo, FsStats, InterfaceStats,
-    IoStats, MachineInfo, NetworkStats, NodeStats, PidStats, Pressure, PressureLine, SwapStats,
-    VolumeStats,
+    CgroupStats, ContainerStats, CpuQuota, CpuStats, CpuThrottling, DeviceIo, FsStats,
+    InterfaceStats, IoStats, MachineInfo, MemoryStats, NetworkStats, NodeStats, PidStats, Pressure,
+    PressureLine, SwapStats, VolumeStats,
 };
 use kubevitals_model::{Bytes, CoreNanos, CpuUsage, Timestamp};
 use kubevitals_promtext::Document;
@@ -120,7 +120,7 @@ fn full() -> NodeStats {
     };
     let usage = CgroupStats {
         path: String::from("/kubepods.slice"),
-        cpu: Some(kubevitals_model::node_stats::CpuStats {
+        cpu: Some(CpuStats {
             user: Some(CoreNanos::new(1_000_000_000)),
             system: Some(CoreNanos::new(500_000_000)),
             rate: Some(CpuUsage::from_nanocores(7)),
@@ -135,9 +135,9 @@ fn full() -> NodeStats {
             }),
             shares: Some(512),
             pressure: Some(PRESSURE),
-            ..recorded::cpu(AT, CoreNanos::new(1_500_000_000))
+            ..CpuStats::new(AT, CoreNanos::new(1_500_000_000))
         }),
-        memory: Some(kubevitals_model::node_stats::MemoryStats {
+        memory: Some(MemoryStats {
             usage: Some(Bytes::new(100)),
             working_set: Some(Bytes::new(80)),
             rss: Some(Bytes::new(60)),
@@ -152,7 +152,7 @@ fn full() -> NodeStats {
             failures: Some(2),
             limit: Some(Bytes::new(1000)),
             pressure: Some(PRESSURE),
-            ..recorded::memory(AT)
+            ..MemoryStats::new(AT)
         }),
         swap: Some(SwapStats {
             at: AT,

@@ -6,7 +6,7 @@ use kubevitals_kubelet_api::provider::{MetricFamily, MetricKind, MetricSample};
 use kubevitals_kubelet_api::resource_metrics::{encode_families, encode_stats};
 use kubevitals_kubelet_api::summary::{SummaryOptions, encode};
 use kubevitals_model::node_stats::{
-    CgroupStats, ContainerStats, MemoryStats, NodeStats, SwapStats,
+    CgroupStats, ContainerStats, CpuStats, MemoryStats, NodeStats, SwapStats,
 };
 use kubevitals_model::{Bytes, CoreNanos, Timestamp};
 use kubevitals_promtext::{Item, parse};
@@ -42,10 +42,10 @@ fn usage() -> impl Strategy<Value = CgroupStats> {
     let memory = proptest::option::of((at.clone(), proptest::option::of(any::<u64>())));
     let swap = proptest::option::of((at, any::<u64>(), proptest::option::of(any::<u64>())));
     (cpu, memory, swap).prop_map(|(cpu, memory, swap)| CgroupStats {
-        cpu: cpu.map(|(at, total)| recorded::cpu(at, CoreNanos::new(total))),
+        cpu: cpu.map(|(at, total)| CpuStats::new(at, CoreNanos::new(total))),
         memory: memory.map(|(at, working_set)| MemoryStats {
             working_set: working_set.map(Bytes::new),
-            ..recorded::memory(at)
+            ..MemoryStats::new(at)
         }),
         swap: swap.map(|(at, usage, limit)| SwapStats {
             at,

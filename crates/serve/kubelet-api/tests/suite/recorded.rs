@@ -101,11 +101,11 @@ fn read(usage: &mut CgroupStats, name: &str, value: f64, at: Option<i64>) {
         return;
     };
     if name.ends_with("_cpu_usage_seconds_total") {
-        usage.cpu = Some(cpu(at, CoreNanos::from_seconds(value).unwrap()));
+        usage.cpu = Some(CpuStats::new(at, CoreNanos::from_seconds(value).unwrap()));
     } else if name.ends_with("_memory_working_set_bytes") {
         usage.memory = Some(MemoryStats {
             working_set: Some(bytes),
-            ..memory(at)
+            ..MemoryStats::new(at)
         });
     } else if name.ends_with("_swap_usage_bytes") {
         let limit = usage.swap.and_then(|swap| swap.limit);
@@ -178,7 +178,7 @@ fn cgroup(value: &Value) -> CgroupStats {
         cpu: present(&value["cpu"]).map(|one| CpuStats {
             rate: one["usageNanoCores"].as_u64().map(CpuUsage::from_nanocores),
             pressure: present(&one["psi"]).map(pressure),
-            ..cpu(
+            ..CpuStats::new(
                 time(&one["time"]).unwrap(),
                 CoreNanos::new(one["usageCoreNanoSeconds"].as_u64().unwrap()),
             )
@@ -194,7 +194,7 @@ fn cgroup(value: &Value) -> CgroupStats {
                 major_page_faults: one["majorPageFaults"].as_u64(),
                 limit: available.map(|free| Bytes::new(free + working_set.unwrap())),
                 pressure: present(&one["psi"]).map(pressure),
-                ..memory(time(&one["time"]).unwrap())
+                ..MemoryStats::new(time(&one["time"]).unwrap())
             }
         }),
         io: present(&value["io"]).map(|one| IoStats {
@@ -265,40 +265,6 @@ pub(crate) fn empty_pod(namespace: &str, name: &str) -> PodStats {
         ephemeral_storage: None,
         process_count: None,
         containers: Vec::new(),
-    }
-}
-
-pub(crate) const fn cpu(at: Timestamp, total: CoreNanos) -> CpuStats {
-    CpuStats {
-        at,
-        total,
-        user: None,
-        system: None,
-        rate: None,
-        throttling: None,
-        quota: None,
-        shares: None,
-        pressure: None,
-    }
-}
-
-pub(crate) const fn memory(at: Timestamp) -> MemoryStats {
-    MemoryStats {
-        at,
-        usage: None,
-        working_set: None,
-        rss: None,
-        cache: None,
-        mapped_file: None,
-        active_file: None,
-        inactive_file: None,
-        kernel: None,
-        peak: None,
-        page_faults: None,
-        major_page_faults: None,
-        failures: None,
-        limit: None,
-        pressure: None,
     }
 }
 
