@@ -24,6 +24,7 @@ pub(crate) enum Program {
     Otelcol,
     Prometheus,
     Promtool,
+    BlackboxExporter,
     Actionlint,
     Helm,
 }
@@ -69,7 +70,7 @@ enum Stamp {
 const KUBERNETES_DISCOVERY: &str = "remove_all_sd,enable_kubernetes_sd";
 
 impl Program {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -86,13 +87,14 @@ impl Program {
         Self::Otelcol,
         Self::Prometheus,
         Self::Promtool,
+        Self::BlackboxExporter,
         Self::Actionlint,
         Self::Helm,
     ];
 
     /// The programs of the end-to-end tests: a cluster, an older kubelet, the metrics-server that
     /// we replace, its own tests, an autoscaler that reads us, a receiver of our traces,
-    /// Prometheus, which scrapes us, the linter of the workflow files, and the Helm that installs
+    /// Prometheus, which scrapes us, the prober that ours is compared with, the linter of the workflow files, and the Helm that installs
     /// us.
     pub(crate) fn for_e2e() -> Vec<Self> {
         Self::ALL
@@ -120,6 +122,7 @@ impl Program {
             Self::Otelcol => "otelcol",
             Self::Prometheus => "prometheus",
             Self::Promtool => "promtool",
+            Self::BlackboxExporter => "blackbox-exporter",
             Self::Actionlint => "actionlint",
             Self::Helm => "helm",
         }
@@ -197,6 +200,14 @@ impl Program {
             },
             Self::Prometheus => prometheus("github.com/prometheus/prometheus/cmd/prometheus"),
             Self::Promtool => prometheus("github.com/prometheus/prometheus/cmd/promtool"),
+            Self::BlackboxExporter => Recipe {
+                folder: "blackbox-exporter",
+                package: "github.com/prometheus/blackbox_exporter",
+                versioned_by: "github.com/prometheus/blackbox_exporter",
+                goal: Goal::Command,
+                tags: "",
+                stamp: Stamp::Variable("github.com/prometheus/common/version.Version"),
+            },
             Self::Actionlint => Recipe {
                 folder: "actionlint",
                 package: "github.com/rhysd/actionlint/cmd/actionlint",
@@ -348,6 +359,7 @@ mod tests {
                 "otelcol",
                 "prometheus",
                 "promtool",
+                "blackbox-exporter",
                 "actionlint",
                 "helm"
             ]
