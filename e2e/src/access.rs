@@ -115,31 +115,40 @@ impl Access {
 
     /// Writes a kubeconfig for programs into the folder of the test.
     pub fn kubeconfig(&self, namespace: &TestNamespace) -> Result<PathBuf, E2eError> {
-        let config = namespace.cluster().config();
-        let authorities = config
-            .root_cert
-            .iter()
-            .flatten()
-            .map(|der| pem("CERTIFICATE", der));
-        let authorities: String = authorities.collect();
-        // JSON is YAML.
-        let text = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "e2e", "cluster": {
-                "server": config.cluster_url.to_string(),
-                "certificate-authority-data": STANDARD.encode(authorities),
-            }}],
-            "users": [{"name": self.name, "user": {"token": self.token}}],
-            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": self.name}}],
-            "current-context": "e2e",
-        });
-        namespace.write(&format!("{}.kubeconfig", self.name), &text.to_string())
+        kubeconfig_of(namespace, &self.name, &json!({"token": self.token}))
     }
 
     fn subject(&self, namespace: &TestNamespace) -> Value {
         json!({"kind": "ServiceAccount", "name": self.name, "namespace": namespace.name()})
     }
+}
+
+/// Writes a kubeconfig with the credentials of a user.
+pub(crate) fn kubeconfig_of(
+    namespace: &TestNamespace,
+    user: &str,
+    credentials: &Value,
+) -> Result<PathBuf, E2eError> {
+    let config = namespace.cluster().config();
+    let authorities = config
+        .root_cert
+        .iter()
+        .flatten()
+        .map(|der| pem("CERTIFICATE", der));
+    let authorities: String = authorities.collect();
+    // JSON is YAML.
+    let text = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "e2e", "cluster": {
+            "server": config.cluster_url.to_string(),
+            "certificate-authority-data": STANDARD.encode(authorities),
+        }}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": user}}],
+        "current-context": "e2e",
+    });
+    namespace.write(&format!("{user}.kubeconfig"), &text.to_string())
 }
 
 /// Without the token, which failing tests must not print.

@@ -1,8 +1,10 @@
 //! `kubevitals node` as a process of a test, beside the real kubelet.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -13,7 +15,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use crate::access::Access;
+use crate::access::{Access, kubeconfig_of};
 use crate::aggregation::free_port;
 use crate::background::Background;
 use crate::cluster::Cluster;
@@ -61,6 +63,24 @@ impl VirtualNode {
         Ok(node)
     }
 
+    /// Starts a node that has the identity of one, requests its serving certificate from the cluster,
+    /// and waits until it is ready.
+    pub async fn start_as_node(
+        namespace: &TestNamespace,
+        provider: &str,
+        flags: &[String],
+    ) -> Result<Self, E2eError> {
+        let name = format!("{}-{provider}", namespace.name());
+        let kubeconfig = node_kubeconfig(namespace, &name)?;
+        let serving = vec!["--rotate-server-certificates".to_owned()];
+        let mut node = Self::run(namespace, provider, flags, name, &kubeconfig, |_, _| {
+            Ok(serving)
+        })?;
+        node.wait(namespace, |node| has_condition(node, "Ready"))
+            .await?;
+        Ok(node)
+    }
+
     /// Starts the reader of the cluster's real node, and waits until it responds.
     pub async fn start_on_host(namespace: &TestNamespace) -> Result<Self, E2eError> {
         let mut node = Self::launch(namespace, "host", &[]).await?;
@@ -89,22 +109,46 @@ impl VirtualNode {
             "host" => cluster.node_name().to_owned(),
             _ => format!("{}-{provider}", namespace.name()),
         };
+        let kubeconfig = access.kubeconfig(namespace)?;
+        Self::run(
+            namespace,
+            provider,
+            flags,
+            name,
+            &kubeconfig,
+            |name, listen| {
+                let (certificate, key) = serving_pair(namespace, name, listen)?;
+                Ok(vec![
+                    format!("--tls-cert-file={}", certificate.display()),
+                    format!("--tls-private-key-file={}", key.display()),
+                ])
+            },
+        )
+    }
+
+    fn run(
+        namespace: &TestNamespace,
+        provider: &str,
+        flags: &[String],
+        name: String,
+        kubeconfig: &Path,
+        serving: impl FnOnce(&str, SocketAddr) -> Result<Vec<String>, E2eError>,
+    ) -> Result<Self, E2eError> {
+        let cluster = namespace.cluster();
         let address = cluster.node_address();
         let listen = SocketAddr::new(address, free_port(address)?);
-        let (certificate, key) = serving_pair(namespace, &name, listen)?;
         let mut arguments = vec![
             "node".to_owned(),
             format!("--provider={provider}"),
-            format!("--kubeconfig={}", access.kubeconfig(namespace)?.display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
             format!("--node-name={name}"),
             format!("--node-address={address}"),
             format!("--listen-address={listen}"),
-            format!("--tls-cert-file={}", certificate.display()),
-            format!("--tls-private-key-file={}", key.display()),
             format!("--client-ca-file={}", cluster.authority().display()),
             "--authentication-token-webhook".to_owned(),
             "--admin-bind-address=127.0.0.1:0".to_owned(),
         ];
+        arguments.extend(serving(&name, listen)?);
         arguments.extend(flags.iter().cloned());
         let log = namespace.folder().join(format!("{provider}-node.log"));
         let program = cluster.program("kubevitals")?;
@@ -213,6 +257,38 @@ fn serving_pair(
     name: &str,
     listen: SocketAddr,
 ) -> Result<(PathBuf, PathBuf), E2eError> {
+    let names = vec![name.to_owned(), listen.ip().to_string()];
+    let mut leaf = CertificateParams::new(names)?;
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let (certificate, key) = signed(namespace, &leaf)?;
+    Ok((
+        namespace.write("node.crt", &certificate)?,
+        namespace.write("node.key", &key)?,
+    ))
+}
+
+/// A kubeconfig with the client certificate of a node.
+fn node_kubeconfig(namespace: &TestNamespace, name: &str) -> Result<PathBuf, E2eError> {
+    let mut leaf = CertificateParams::default();
+    leaf.distinguished_name = DistinguishedName::new();
+    let user = format!("system:node:{name}");
+    leaf.distinguished_name.push(DnType::CommonName, &user);
+    leaf.distinguished_name
+        .push(DnType::OrganizationName, "system:nodes");
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let (certificate, key) = signed(namespace, &leaf)?;
+    let identity = json!({
+        "client-certificate-data": STANDARD.encode(certificate),
+        "client-key-data": STANDARD.encode(key),
+    });
+    kubeconfig_of(namespace, "node", &identity)
+}
+
+/// Signs a certificate by the cluster's authority. Returns it and its key.
+fn signed(
+    namespace: &TestNamespace,
+    leaf: &CertificateParams,
+) -> Result<(String, String), E2eError> {
     let authority = namespace.cluster().authority();
     let read = |path: PathBuf| match std::fs::read_to_string(&path) {
         Ok(text) => Ok(text),
@@ -225,13 +301,7 @@ fn serving_pair(
         .distinguished_name
         .push(DnType::CommonName, AUTHORITY);
     let issuer = Issuer::new(issuer, issuer_key);
-    let names = vec![name.to_owned(), listen.ip().to_string()];
-    let mut leaf = CertificateParams::new(names)?;
-    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate()?;
     let certificate = leaf.signed_by(&key, &issuer)?;
-    Ok((
-        namespace.write("node.crt", &certificate.pem())?,
-        namespace.write("node.key", &key.serialize_pem())?,
-    ))
+    Ok((certificate.pem(), key.serialize_pem()))
 }

@@ -299,3 +299,36 @@ async fn top_and_an_autoscaler_read_the_usage_of_a_process_node() -> anyhow::Res
     node.stop(&namespace).await?;
     Ok(namespace.finish().await?)
 }
+
+#[tokio::test]
+async fn the_cluster_signs_the_certificate_of_a_node() -> anyhow::Result<()> {
+    let cluster = Cluster::from_env().await?;
+    let _guard = cluster.shared().await;
+    let namespace = cluster.namespace("node-certificate").await?;
+    let root = namespace.folder().join("pods");
+    let flags = [format!("--root-dir={}", root.display())];
+    let mut node = VirtualNode::start_as_node(&namespace, "sim", &flags).await?;
+    // It is not verified by the authority of the cluster.
+    assert!(node.get("/healthz", None).await.is_err());
+    let pending = format!(
+        "kubectl get csr -o jsonpath='{{range .items[?(@.spec.username==\"system:node:{}\")]}}\
+         {{.metadata.name}}{{end}}'",
+        node.name()
+    );
+    let approve = format!(
+        "until name=$({pending}) && test -n \"$name\"; do sleep 0.2; done; \
+         kubectl certificate approve \"$name\""
+    );
+    in_time("a request of the node", namespace.shell(&approve)).await?;
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
+    in_time("a certificate of the cluster", async {
+        while node.get("/healthz", None).await.is_err() {
+            node.must_run()?;
+            ticks.tick().await;
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    node.stop(&namespace).await?;
+    Ok(namespace.finish().await?)
+}

@@ -125,6 +125,11 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub(super) tls_private_key_file: Option<PathBuf>,
 
+    /// Request the serving certificate from the cluster's signer kubernetes.io/kubelet-serving, and
+    /// renew it; needs the identity of a node, system:node:NAME
+    #[arg(long, conflicts_with = "tls_cert_file")]
+    pub(super) rotate_server_certificates: bool,
+
     /// CA of client certificates, such as that of the API server [default: read from the cluster]
     #[arg(long, value_name = "FILE")]
     pub(super) client_ca_file: Option<PathBuf>,

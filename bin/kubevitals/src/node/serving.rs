@@ -1,5 +1,6 @@
 //! The configuration of the kubelet server: certificate, authentication, authorization.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,7 +9,9 @@ use kubevitals_cli::RunError;
 use kubevitals_kubelet_api::{
     AccessControl, KubeletConfig, KubeletTelemetry, Provider, TransportConfig,
 };
+use kubevitals_model::Clock;
 use kubevitals_tls::{PemSource, TrustRoots};
+use kubevitals_virtual_node::CertificateKeeper;
 
 use super::settings::Settings;
 use crate::cluster::Cluster;
@@ -42,15 +45,51 @@ pub(super) fn configure(
     Ok(config)
 }
 
+/// The certificate that the cluster signs, if `--rotate-server-certificates` is set. Its file has a
+/// certificate from now on.
+pub(super) fn rotated_certificate(
+    settings: &Settings,
+    cluster: &Cluster,
+    clock: &Clock,
+) -> Result<Option<CertificateKeeper>, RunError> {
+    if !settings.serving.rotate {
+        return Ok(None);
+    }
+    let keeper = CertificateKeeper {
+        client: cluster.client()?,
+        node: settings.node.name.clone(),
+        names: names(settings),
+        file: rotated_file(settings),
+        clock: clock.clone(),
+    };
+    keeper.prepare().map_err(RunError::runtime)?;
+    Ok(Some(keeper))
+}
+
+/// One file for the certificate and its key, so that both change at once.
+fn rotated_file(settings: &Settings) -> PathBuf {
+    settings
+        .root_dir
+        .join(PKI)
+        .join("kubelet-server-current.pem")
+}
+
+/// The names of the certificate.
+fn names(settings: &Settings) -> Vec<String> {
+    let addresses = settings.addresses.iter().map(ToString::to_string);
+    let name = settings.node.name.clone();
+    [name].into_iter().chain(addresses).collect()
+}
+
 fn certificate(settings: &Settings, now: SystemTime) -> Result<ServingCertificate, RunError> {
-    let certificate = if let Some((certificate, key)) = &settings.serving.certificate {
+    let certificate = if settings.serving.rotate {
+        let file = rotated_file(settings);
+        ServingCertificate::from_files(file.clone(), file, now)
+    } else if let Some((certificate, key)) = &settings.serving.certificate {
         ServingCertificate::from_files(certificate.clone(), key.clone(), now)
     } else {
-        let name = settings.node.name.clone();
-        let addresses = settings.addresses.iter().map(ToString::to_string);
-        let names = [name].into_iter().chain(addresses).collect();
         let folder = settings.root_dir.join(PKI);
-        ServingCertificate::self_signed("kubevitals-node", names, Some(&folder), now)
+        ServingCertificate::self_signed("kubevitals-node", names(settings), Some(&folder), now)
     };
     certificate.map_err(RunError::runtime)
 }

@@ -47,6 +47,8 @@ pub(super) struct Serving {
     pub(super) address: SocketAddr,
     /// The files of the certificate and its key.
     pub(super) certificate: Option<(PathBuf, PathBuf)>,
+    /// Whether the cluster signs the certificate.
+    pub(super) rotate: bool,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) anonymous: bool,
     pub(super) tokens: bool,
@@ -138,6 +140,7 @@ impl Serving {
         Ok(Self {
             address,
             certificate: certificate.or_else(peer),
+            rotate: flags.rotate_server_certificates,
             client_ca: flags
                 .client_ca_file
                 .clone()

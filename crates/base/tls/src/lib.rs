@@ -6,6 +6,7 @@
 //! * [`ReloadingKeyPair`] and [`TrustRoots`]: certificates, keys and CA bundles from files,
 //!   reloaded while the process runs. An invalid file never replaces a valid one.
 //! * [`SelfSigned`]: a certificate authority of the process, with a leaf that it renews.
+//! * [`CertificateRequest`]: a key, and the request of a certificate that the cluster signs.
 //! * [`ClientTls`]: client configurations. Code that sends a bearer token should require the
 //!   [`Verified`] proof of one.
 //! * [`PeerNames`]: dial an address, accept a certificate for any of a node's names.
@@ -48,6 +49,7 @@ mod policy;
 mod provider;
 mod refresh;
 mod reload;
+mod request;
 mod roots;
 mod self_signed;
 mod server;
@@ -65,6 +67,7 @@ pub use pin::PinnedKey;
 pub use policy::{CipherSuites, KeyExchangeGroups, MinTlsVersion, TlsPolicy};
 pub use provider::{Alpn, install_crypto_provider};
 pub use refresh::{Periodic, Refresh, RefreshStatus, Refreshed, Ticks, refresh_loop};
+pub use request::CertificateRequest;
 pub use roots::{TrustRoots, system_bundle};
 pub use self_signed::{SelfSigned, SelfSignedFiles, SelfSignedOptions};
 pub use server::{ServerOptions, ServerTls};

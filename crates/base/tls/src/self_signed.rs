@@ -24,7 +24,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 
-use self::authority::{Authority, Leaf, subject_names};
+pub(crate) use self::authority::subject_names;
+use self::authority::{Authority, Leaf};
 use crate::TlsError;
 use crate::refresh::{Refresh, RefreshStatus, Refreshed};
 

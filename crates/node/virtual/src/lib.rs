@@ -15,6 +15,7 @@
 //! At shutdown pods keep running: the next process adopts them.
 
 mod api_error;
+mod certificate;
 mod error;
 mod events;
 mod inputs;
@@ -44,6 +45,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+pub use self::certificate::{CertificateError, CertificateKeeper};
 pub use self::error::NodeError;
 pub use self::inputs::ApiInputs;
 pub use self::metrics::NodeMetrics;

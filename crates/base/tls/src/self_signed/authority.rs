@@ -151,7 +151,7 @@ impl Authority {
 }
 
 /// Parses the names of a certificate.
-pub(super) fn subject_names(names: &[String]) -> Result<Vec<SanType>, TlsError> {
+pub(crate) fn subject_names(names: &[String]) -> Result<Vec<SanType>, TlsError> {
     if names.is_empty() {
         return Err(TlsError::NoSubjectNames);
     }
