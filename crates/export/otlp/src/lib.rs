@@ -31,9 +31,10 @@ pub use encode::{encode_spans, request};
 pub use exporter::{SpanBatch, TraceExporter, TraceQueue};
 pub use id::{SpanId, TraceId};
 pub use resource::Resource;
-pub use response::{grpc_failure, parse_retry_after, rejected_by};
+pub use kubevitals_http_client::{IdentityFiles, parse_retry_after};
+pub use response::{grpc_failure, rejected_by};
 pub use settings::{
-    Compression, Headers, IdentityFiles, Protocol, Settings, SettingsError, SettingsSource,
+    Compression, Headers, Protocol, Settings, SettingsError, SettingsSource,
 };
 pub use span::{Attribute, Span, SpanEvent, Status, Value};
 pub use traces::pod_trace;
