@@ -129,7 +129,10 @@ pub fn judge(
     };
     Judgement {
         verdicts,
-        message: format!("Cloud Monitoring answered {status}: {}", cut(&failure.message)),
+        message: format!(
+            "Cloud Monitoring answered {status}: {}",
+            cut(&failure.message)
+        ),
         is_busy,
         is_denied,
     }

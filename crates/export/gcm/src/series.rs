@@ -193,7 +193,13 @@ fn labels<'p>(
 fn label_key(name: &str) -> Option<String> {
     let mut key: String = name
         .chars()
-        .map(|char| if char.is_ascii_alphanumeric() { char } else { '_' })
+        .map(|char| {
+            if char.is_ascii_alphanumeric() {
+                char
+            } else {
+                '_'
+            }
+        })
         .collect();
     if !key.starts_with(|first: char| first.is_ascii_alphabetic()) {
         key.insert_str(0, "key_");

@@ -31,7 +31,10 @@ mod tests {
             ("3", Some(Duration::from_secs(3))),
             ("0", Some(MIN_RETRY_DELAY)),
             ("86400", Some(MAX_RETRY_DELAY)),
-            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(Duration::from_secs(10))),
+            (
+                "Sun, 06 Nov 1994 08:49:47 GMT",
+                Some(Duration::from_secs(10)),
+            ),
             ("Sun, 06 Nov 1994 08:49:27 GMT", Some(MIN_RETRY_DELAY)),
             ("soon", None),
             ("-1", None),

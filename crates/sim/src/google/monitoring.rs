@@ -194,8 +194,7 @@ impl Service for State {
         let header = head.headers.get("authorization");
         let authorization = header.and_then(|value| Some(value.to_str().ok()?.to_owned()));
         let token = self.token.lock().clone();
-        let is_denied =
-            token.is_some_and(|token| authorization != Some(format!("Bearer {token}")));
+        let is_denied = token.is_some_and(|token| authorization != Some(format!("Bearer {token}")));
         let base = format!("/v3/projects/{}/", self.project);
         let body: Json = serde_json::from_slice(&body).unwrap_or_default();
         match head.uri.path().strip_prefix(&base) {
@@ -396,7 +395,8 @@ fn message(style: MessageStyle, refused: &[Refused]) -> String {
         MessageStyle::Ranges => format!("{reason}: timeSeries[{}]", ranges(positions)),
         MessageStyle::Resource => {
             let each = positions.iter();
-            let each = each.map(|at| format!("{reason}: k8s_node{{}} timeSeries[{at}]: a/b{{c:d}}"));
+            let each =
+                each.map(|at| format!("{reason}: k8s_node{{}} timeSeries[{at}]: a/b{{c:d}}"));
             each.collect::<Vec<_>>().join("; ")
         }
         MessageStyle::Example => format!(

@@ -76,7 +76,11 @@ const RESOURCES: &[(&str, &[&str])] = &[
 
 /// Reads a series with one point; an error is the reason why it is refused.
 pub(super) fn read(series: &Json, project: &str, now: Timestamp) -> Result<WrittenPoint, String> {
-    let point = match series.get("points").and_then(Json::as_array).map(Vec::as_slice) {
+    let point = match series
+        .get("points")
+        .and_then(Json::as_array)
+        .map(Vec::as_slice)
+    {
         Some([point]) => point,
         _ => return Err("One point must be written per TimeSeries.".to_owned()),
     };
@@ -90,7 +94,9 @@ pub(super) fn read(series: &Json, project: &str, now: Timestamp) -> Result<Writt
             return Ok(None);
         }
         let parsed: Result<Timestamp, _> = found.parse();
-        parsed.map(Some).map_err(|_| format!("Invalid time: {found}."))
+        parsed
+            .map(Some)
+            .map_err(|_| format!("Invalid time: {found}."))
     };
     let written = WrittenPoint {
         metric_type: text(series, "/metric/type"),
@@ -152,7 +158,9 @@ fn check_names(point: &WrittenPoint, project: &str) -> Result<(), String> {
     if name.is_none_or(|name| name.is_empty() || name.split('/').any(str::is_empty)) {
         return Err(format!("Unrecognized metric type: {}.", point.metric_type));
     }
-    let known = RESOURCES.iter().find(|(kind, _)| *kind == point.resource_type);
+    let known = RESOURCES
+        .iter()
+        .find(|(kind, _)| *kind == point.resource_type);
     let Some((_, keys)) = known else {
         return Err(format!(
             "Unrecognized monitored resource type: {}.",

@@ -64,7 +64,9 @@ async fn connection(
     });
     let builder = auto::Builder::new(TokioExecutor::new());
     // Clients close connections as they like.
-    let _ = builder.serve_connection(TokioIo::new(stream), handler).await;
+    let _ = builder
+        .serve_connection(TokioIo::new(stream), handler)
+        .await;
 }
 
 pub(super) fn json(status: u16, body: &Value) -> Answer {
@@ -80,4 +82,3 @@ pub(super) fn text(status: u16, body: String) -> Answer {
     *answer.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     answer
 }
-

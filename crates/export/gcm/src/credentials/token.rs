@@ -178,8 +178,8 @@ impl TokenSource {
     }
 
     async fn post_form(&self, url: &Uri, form: String) -> Result<Bytes, TokenError> {
-        let request = Request::post(url.clone())
-            .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request =
+            Request::post(url.clone()).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         self.send(request, Bytes::from(form)).await
     }
 
@@ -224,4 +224,3 @@ fn no_token() -> TokenError {
 fn unavailable(message: &str) -> TokenError {
     TokenError::Unavailable(message.to_owned())
 }
-

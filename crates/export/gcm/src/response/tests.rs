@@ -116,7 +116,10 @@ fn failures_of_the_backend_are_retried_for_the_series_they_name() {
         assert_eq!(judged.is_denied, matches!(status, 401 | 403 | 404));
     }
     let fine = judge(200, b"{}", 2, |_| true);
-    assert_eq!((letters(&fine.verdicts).as_str(), fine.is_busy), ("ss", false));
+    assert_eq!(
+        (letters(&fine.verdicts).as_str(), fine.is_busy),
+        ("ss", false)
+    );
 }
 
 #[test]

@@ -71,7 +71,10 @@ async fn only_the_items_that_an_exporter_names_are_retried_and_every_record_is_c
     assert_eq!(harness.counts(), [0, 1, 5]);
     sleep(seconds(30)).await;
     let batches: Vec<Vec<u64>> = harness.calls().into_iter().map(|call| call.1).collect();
-    assert_eq!(batches, [vec![0, 1, 2, 3], vec![1, 2, 3], vec![1, 3], vec![4, 5]]);
+    assert_eq!(
+        batches,
+        [vec![0, 1, 2, 3], vec![1, 2, 3], vec![1, 3], vec![4, 5]]
+    );
     assert_eq!(harness.counts(), [5, 1, 0]);
     assert_eq!(harness.dropped(DropReason::Rejected), 1);
     assert_eq!(harness.metrics.retries().get(), 2);
