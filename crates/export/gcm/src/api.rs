@@ -54,7 +54,9 @@ impl Api {
         let invalid = || GcmError::Endpoint(endpoint.clone());
         let is_anonymous = matches!(credentials, Credentials::Anonymous);
         let is_tls = settings.endpoint.scheme_str() == Some("https");
-        if !is_secure(&settings.endpoint) && !(is_anonymous && settings.endpoint.host().is_some()) {
+        // Without a token there is nothing to steal.
+        let is_plain = is_anonymous && settings.endpoint.host().is_some();
+        if !is_plain && !is_secure(&settings.endpoint) {
             return Err(invalid());
         }
         let project = &settings.place.project;

@@ -94,7 +94,7 @@ impl GcmSettings {
     /// exact; never below the sampling period of the backend.
     pub(crate) fn distance(&self) -> Duration {
         let sampling_period = Duration::from_secs(5);
-        (self.interval - self.interval / 10).max(sampling_period)
+        self.interval.mul_f64(0.9).max(sampling_period)
     }
 }
 
@@ -127,15 +127,12 @@ impl Place {
             None => metadata.cluster_name().await.ok(),
         };
         let location = match given(&source.location, "CLUSTER_LOCATION") {
-            Some(location) => location,
-            None => {
-                let found = metadata.cluster_location().await;
-                found.unwrap_or_else(|_| NOWHERE.to_owned())
-            }
+            Some(location) => Some(location),
+            None => metadata.cluster_location().await.ok(),
         };
         Ok(Self {
             project,
-            location,
+            location: location.unwrap_or_else(|| NOWHERE.to_owned()),
             cluster,
             instance: instance.to_owned(),
         })

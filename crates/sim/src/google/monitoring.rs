@@ -205,7 +205,7 @@ impl Service for State {
                 Some(error(401, message, None))
             }
             Some("timeSeries") => self.create_series(&body, authorization).await,
-            Some("metricDescriptors") => Some(self.create_descriptor(body)),
+            Some("metricDescriptors") => Some(self.create_descriptor(&body)),
             _ => Some(error(404, "Requested entity was not found.", None)),
         }
     }
@@ -303,10 +303,8 @@ impl State {
         if refused.is_empty() {
             return (200, serve::json(200, &json!({})));
         }
-        let status = match refused.iter().all(|(_, code, _)| *code == 13) && is_named {
-            true => 500,
-            false => 400,
-        };
+        let is_internal = refused.iter().all(|(_, code, _)| *code == 13);
+        let status = if is_internal && is_named { 500 } else { 400 };
         let message = if is_named {
             message(*self.style.lock(), &refused)
         } else {
@@ -361,7 +359,7 @@ impl State {
         Ok(point)
     }
 
-    fn create_descriptor(&self, descriptor: Json) -> Answer {
+    fn create_descriptor(&self, descriptor: &Json) -> Answer {
         if let Some(status) = self.descriptor_statuses.lock().pop_front() {
             return error(status, "as the test says", None);
         }
@@ -378,7 +376,7 @@ impl State {
         drop(metrics);
         self.received
             .send_modify(|received| received.descriptors.push(descriptor.clone()));
-        serve::json(200, &descriptor)
+        serve::json(200, descriptor)
     }
 }
 
@@ -441,12 +439,10 @@ fn error(status: u16, message: &str, detail: Option<Json>) -> Answer {
         504 => "DEADLINE_EXCEEDED",
         _ => "INTERNAL",
     };
-    let details: Vec<Json> = detail.into_iter().collect();
     let mut body = json!({"error": {"code": status, "message": message, "status": name}});
-    if let Some(fields) = body.get_mut("error").and_then(Json::as_object_mut) {
-        if !details.is_empty() {
-            fields.insert("details".to_owned(), json!(details));
-        }
+    let fields = body.get_mut("error").and_then(Json::as_object_mut);
+    if let (Some(fields), Some(detail)) = (fields, detail) {
+        fields.insert("details".to_owned(), json!([detail]));
     }
     serve::json(status, &body)
 }
