@@ -149,7 +149,7 @@ impl GcmExporter {
         };
         if judged.is_denied {
             self.health.set(Some(judged.message.clone()));
-        } else if judged.verdicts.contains(&Verdict::Sent) {
+        } else if !judged.is_busy {
             self.health.set(None);
         }
         let result = if judged.message.is_empty() {

@@ -116,10 +116,15 @@ pub fn judge(
     }
     let failure = parse_failure(body);
     let errors = parse_series_errors(&failure.message, series);
-    let is_denied = matches!(status, 401 | 403 | 404);
-    // After 504 the points may be written: the next attempt finds out.
-    let is_busy =
-        is_denied || matches!(status, 429 | 503 | 504) || (status >= 500 && errors.is_empty());
+    let (is_busy, is_denied) = match status {
+        // The request or some series are at fault.
+        400 | 413 => (false, false),
+        // After 504 the points may be written: the next attempt finds out.
+        408 | 409 | 429 | 503 | 504 => (true, false),
+        500.. => (errors.is_empty(), false),
+        // Credentials, permission, project; or not Cloud Monitoring at all.
+        _ => (true, true),
+    };
     let verdicts = if is_busy {
         vec![Verdict::Retry; series]
     } else if errors.is_empty() {

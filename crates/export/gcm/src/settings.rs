@@ -62,6 +62,8 @@ pub enum PlaceError {
         "the Google Cloud project is not known: name it, or set GOOGLE_CLOUD_PROJECT; {metadata}"
     )]
     Project { metadata: MetadataError },
+    #[error("the cluster is not known, because the metadata server is away")]
+    Metadata(#[source] MetadataError),
 }
 
 /// An error of [`GcmExporter::new`](crate::GcmExporter::new).
@@ -101,7 +103,9 @@ impl GcmSettings {
 impl Place {
     /// Finds out where this program runs: by settings, by the variables `GOOGLE_CLOUD_PROJECT`,
     /// `CLUSTER_LOCATION` and `CLUSTER_NAME` that `get` returns, by the credentials, and by the
-    /// metadata server, which is only asked for what nobody else knows.
+    /// metadata server, which is only asked for what nobody else knows. Where the credentials are
+    /// those of the machine, a server that is away is an error: try again, it may start later than
+    /// this program.
     pub async fn detect(
         source: &PlaceSource,
         get: impl Fn(&str) -> Option<String>,
@@ -122,13 +126,22 @@ impl Place {
                 .await
                 .map_err(|metadata| PlaceError::Project { metadata })?,
         };
+        // Where credentials come from the server, it is only late: a wrong place would last.
+        let is_google = matches!(credentials, Credentials::Metadata);
+        let optional = |found: Result<String, MetadataError>| match found {
+            Ok(value) => Ok(Some(value)),
+            Err(error @ MetadataError::Unavailable { .. }) if is_google => {
+                Err(PlaceError::Metadata(error))
+            }
+            Err(_) => Ok(None),
+        };
         let cluster = match given(&source.cluster, "CLUSTER_NAME") {
             Some(cluster) => Some(cluster),
-            None => metadata.cluster_name().await.ok(),
+            None => optional(metadata.cluster_name().await)?,
         };
         let location = match given(&source.location, "CLUSTER_LOCATION") {
             Some(location) => Some(location),
-            None => metadata.cluster_location().await.ok(),
+            None => optional(metadata.cluster_location().await)?,
         };
         Ok(Self {
             project,

@@ -270,3 +270,6 @@ fn check_distribution(value: &Json) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
