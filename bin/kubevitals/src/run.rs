@@ -171,6 +171,7 @@ impl Roles {
                 metrics: &mut context.metrics,
                 health: &context.health,
                 tasks: &tasks,
+                pages: &mut context.pages,
             })?;
             started.push((name, role));
         }
