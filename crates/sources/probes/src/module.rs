@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::Prober;
+
 /// A compiled module.
 #[derive(Debug, Clone)]
 pub struct Module {
@@ -11,8 +13,3 @@ pub struct Module {
     pub timeout: Duration,
     pub prober: Prober,
 }
-
-/// How a target is probed. Each kind is in a file of its own in `probers/`, with its settings.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Prober {}

@@ -1,0 +1,4 @@
+//! The configuration of probes.
+
+pub(crate) mod reader;
+pub(crate) mod tree;
