@@ -116,7 +116,10 @@ impl ProbeRecorder for Lines {
     }
 }
 
-#[allow(dead_code, reason = "the test of this example includes the file")]
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "the test of this example includes the file")
+)]
 fn main() {
     // `kubevitals prober` calls the recorders; here it is done by hand.
     let lines = Lines::new(io::stdout());

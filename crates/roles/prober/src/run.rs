@@ -30,7 +30,7 @@ pub enum Mode {
         settings: ClusterSettings,
         watches: ClusterWatches,
         /// `None` without leader election.
-        leases: Option<LeaseClient>,
+        leases: Option<Box<LeaseClient>>,
     },
     Node {
         settings: NodeSettings,
@@ -146,7 +146,7 @@ pub async fn run(mode: Mode, deps: Deps) -> Result<(), RunError> {
             leases,
         } => {
             let leadership = match leases {
-                Some(leases) => Leadership::start(leases)?,
+                Some(leases) => Leadership::start(*leases)?,
                 None => Leadership::alone(),
             };
             let mode = ClusterMode::new(settings, providers.cluster(), clock.now());

@@ -53,10 +53,10 @@ impl kubevitals_http::Handler<IpAddr> for AdminHandler {
 
 impl AdminHandler {
     pub(super) fn new(admin: Admin, limits: Limits, pages: Vec<Page>) -> Self {
-        let mut index = INDEX.to_owned();
-        for Page { path, help, .. } in &pages {
-            index += &format!("{path:<22} {help}\n");
-        }
+        let lines = pages
+            .iter()
+            .map(|Page { path, help, .. }| format!("{path:<22} {help}\n"));
+        let index = std::iter::once(INDEX.to_owned()).chain(lines).collect();
         Self {
             admin,
             limits,

@@ -23,7 +23,7 @@ struct Kept(mpsc::Sender<DataPoint>);
 impl Exporter<DataPoint> for Kept {
     async fn export(&mut self, batch: &[DataPoint]) -> Result<(), ExportError> {
         for point in batch {
-            self.0.try_send(point.clone()).unwrap();
+            self.0.try_send(point.clone()).expect("room for all points");
         }
         Ok(())
     }

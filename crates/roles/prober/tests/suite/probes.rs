@@ -91,7 +91,7 @@ fn runs_are_counted_by_probe_target_and_reason_and_end_with_the_target() {
         let text = String::from_utf8(text).unwrap();
         let lines = text
             .lines()
-            .filter(|line| line.starts_with("kubevitals_probe"));
+            .filter(|line| line.starts_with("kubevitals_probe_"));
         let lines = lines.filter(|line| !line.contains("_bucket"));
         lines.collect::<Vec<_>>().join("\n")
     };

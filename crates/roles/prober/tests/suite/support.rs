@@ -106,14 +106,14 @@ impl Cluster {
         let leases = match candidate {
             Some(name) => {
                 let client = kube::Client::try_from(self.config().await).unwrap();
-                Some(LeaseClient {
+                Some(Box::new(LeaseClient {
                     client,
                     hooks: Hooks::default(),
                     election: Election {
                         retry_period: Duration::from_millis(50),
                         ..Election::new("kube-system", "kubevitals-prober", name)
                     },
-                })
+                }))
             }
             None => None,
         };
