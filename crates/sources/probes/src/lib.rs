@@ -6,9 +6,13 @@
 //!                                          └── one task for each probe and target; a hung one blocks nothing
 //! ```
 
+mod blackbox;
+mod builtin;
 mod config;
 mod context;
+mod endpoint;
 mod error;
+mod executor;
 mod histogram;
 mod history;
 mod module;
@@ -21,8 +25,16 @@ mod settings;
 mod state;
 mod target;
 
+pub use blackbox::render_probe;
+pub use config::files::read_sources;
+pub use config::{
+    Config, DiscoveredTarget, MAX_JOBS, MAX_MODULES, MAX_PROBES, MAX_TARGETS, NoTargets, Source,
+    TargetSource, Unavailable, Variables,
+};
 pub use context::{AddressRange, Allow, ProbeContext, Resolve, SystemResolver};
+pub use endpoint::{DEFAULT_MODULE, EndpointError, EndpointProbe, EndpointRequest, TargetPattern};
 pub use error::{ConfigError, Problem, Problems};
+pub use executor::ProbeExecutor;
 pub use histogram::{BUCKETS, Histogram};
 pub use history::{History, HistoryEntry};
 pub use module::Module;

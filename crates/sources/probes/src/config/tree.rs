@@ -44,6 +44,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, String> {
     }
     let options = serde_saphyr::options! {
         with_snippet: false,
+        // `n` and `on` are texts, unless a boolean is expected.
+        strict_booleans: true,
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
             max_documents: 1,
@@ -74,6 +76,7 @@ impl Value {
     }
 }
 
+#[cfg(test)]
 impl Node {
     /// The value of a key, if this is a mapping that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
