@@ -26,7 +26,7 @@ struct BuiltinProbe {
 }
 
 /// The names of all built-in probes. The first six are those of gke-prober.
-pub(crate) const PROBES: [&str; 8] = [
+pub const PROBES: [&str; 8] = [
     "http_get",
     "dns_lookup",
     "kube_dns",

@@ -52,6 +52,8 @@ pub struct Config {
     allow_targets: Vec<TargetPattern>,
     denied_addresses: Vec<AddressRange>,
     unavailable: Vec<Unavailable>,
+    /// Whether a file says which built-in probes run.
+    chooses_builtins: bool,
 }
 
 /// A probe and what it probes.
@@ -165,6 +167,11 @@ impl Config {
     /// The built-in probes that were asked for and cannot run here.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
+    }
+
+    /// Whether the configuration has `builtin_probes`. If not, the role chooses.
+    pub fn chooses_builtins(&self) -> bool {
+        self.chooses_builtins
     }
 
     /// What `/probe` may probe, besides the targets of probes.

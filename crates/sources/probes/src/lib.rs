@@ -19,6 +19,7 @@ mod module;
 mod outcome;
 mod probe;
 mod probers;
+mod reload;
 mod schedule;
 mod scheduler;
 mod settings;
@@ -26,6 +27,7 @@ mod state;
 mod target;
 
 pub use blackbox::render_probe;
+pub use builtin::PROBES as BUILTIN_PROBES;
 pub use config::files::read_sources;
 pub use config::{
     Config, DiscoveredTarget, MAX_JOBS, MAX_MODULES, MAX_PROBES, MAX_TARGETS, NoTargets, Source,
@@ -48,6 +50,7 @@ pub use probers::http::{BasicAuth, Compression, HeaderMatch, HeaderSetting, Http
 pub use probers::tcp::{QueryResponse, TcpSettings};
 pub use probers::tls::TlsSettings;
 pub use probers::udp::UdpSettings;
+pub use reload::{ReloadResult, ReloadStatus, Reloader, ReloaderOptions};
 pub use scheduler::{Applied, Drained, Scheduler, SchedulerOptions, SchedulerStats};
 pub use settings::{
     ClientTlsSettings, IpProtocol, NetworkSettings, ProbeTls, Secret, SettingsError, TlsVersion,

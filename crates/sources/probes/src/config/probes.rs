@@ -53,7 +53,7 @@ impl TargetSource for NoTargets {
 }
 
 impl Config {
-    /// Adds a built-in probe, unless a probe with its name is configured. One that lacks a variable
+    /// Adds a built-in probe by one of [`BUILTIN_PROBES`](crate::BUILTIN_PROBES), unless a probe with its name is configured. One that lacks a variable
     /// becomes [`unavailable`](Self::unavailable).
     pub fn add_builtin(&mut self, name: &'static str, variables: &Variables) {
         if self.probes.iter().any(|probe| *probe.info.name == *name) {
@@ -132,6 +132,7 @@ pub(super) fn read(root: &Section<'_>, variables: &Variables, config: &mut Confi
         }
         section.finish();
     }
+    config.chooses_builtins |= root.item("builtin_probes").is_some();
     for item in root.items("builtin_probes") {
         let Some(name) = item.text() else { continue };
         match builtin::PROBES.iter().find(|known| **known == name) {

@@ -197,7 +197,7 @@ impl<'a> Item<'a> {
         let duration = text
             .parse::<GoDuration>()
             .and_then(Duration::try_from)
-            .map_err(|error| self.report(format!("{error}; write a duration such as `30s`")));
+            .map_err(|error| self.report(error.to_string()));
         duration.ok()
     }
 }
