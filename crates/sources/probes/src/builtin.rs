@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{CompiledModule, ConfiguredProbe, Variables, read_builtin_modules};
+use crate::config::{CompiledModule, ConfiguredProbe, Variables, compile_modules, tree};
 use crate::probe::{ProbeInfo, Threshold};
 use crate::target::Target;
 
@@ -171,7 +171,7 @@ pub(crate) fn modules(variables: &Variables) -> BTreeMap<Arc<str>, CompiledModul
 fn compile(module: &BuiltinModule, variables: &Variables) -> Result<CompiledModule, String> {
     variables.expand(module.text)?;
     let text = format!("modules: {{{}: {}}}", module.name, module.text);
-    let modules = read_builtin_modules(&text, variables);
+    let modules = compile_modules(&tree::parse(&text)?, variables);
     let modules = modules.map_err(|problems| problems.to_string())?;
     modules.into_values().next().ok_or_else(String::new)
 }

@@ -219,25 +219,14 @@ fn read_modules(
     }
 }
 
-/// Compiles the modules of a built-in text; the first problem is the error.
-pub(crate) fn read_builtin_modules(
-    text: &str,
+/// Compiles the modules of a document. Without variables that is the check of one that is foreign.
+pub(crate) fn compile_modules(
+    node: &Node,
     variables: &Variables,
 ) -> Result<BTreeMap<Arc<str>, CompiledModule>, Problems> {
-    let problem = |text| {
-        let mut problems = Problems::default();
-        problems.push(Problem {
-            file: None,
-            line: 1,
-            path: String::new(),
-            text,
-        });
-        problems
-    };
-    let node = tree::parse(text).map_err(problem)?;
     let reader = Reader::new(None);
     let mut modules = BTreeMap::new();
-    if let Some(root) = reader.root(&node).section() {
+    if let Some(root) = reader.root(node).section() {
         read_modules(&root, variables, &mut modules);
     }
     let problems = reader.into_problems();

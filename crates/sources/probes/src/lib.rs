@@ -10,6 +10,7 @@ mod blackbox;
 mod builtin;
 mod config;
 mod context;
+mod convert;
 mod endpoint;
 mod error;
 mod executor;
@@ -34,6 +35,7 @@ pub use config::{
     TargetSource, Unavailable, Variables,
 };
 pub use context::{AddressRange, Allow, ProbeContext, Resolve, SystemResolver};
+pub use convert::{Conversion, ConversionWarning, convert_blackbox};
 pub use endpoint::{DEFAULT_MODULE, EndpointError, EndpointProbe, EndpointRequest, TargetPattern};
 pub use error::{ConfigError, Problem, Problems};
 pub use executor::ProbeExecutor;

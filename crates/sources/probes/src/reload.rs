@@ -38,6 +38,9 @@ pub struct ReloaderOptions {
 /// Keeps the scheduler's jobs those of the files.
 pub struct Reloader {
     options: ReloaderOptions,
+    /// Held by one change after another, also while files are read.
+    turn: Mutex<()>,
+    /// Never held for long: requests read it.
     state: Mutex<State>,
 }
 
@@ -91,6 +94,7 @@ impl Reloader {
         };
         let reloader = Self {
             options,
+            turn: Mutex::default(),
             state: Mutex::new(state),
         };
         Ok((reloader, applied))
@@ -107,44 +111,45 @@ impl Reloader {
 
     /// Asks the source of targets again.
     pub fn refresh_targets(&self) -> Applied {
-        // The lock keeps this and a reload from crossing.
-        let state = self.state.lock();
-        apply(&state.config, &self.options)
+        let _turn = self.turn.lock();
+        apply(&self.config(), &self.options)
     }
 
     /// Reads the files, and applies them if they have changed and are valid. It blocks; call it
     /// inside the runtime.
     pub fn reload(&self) -> ReloadResult {
-        let mut state = self.state.lock();
+        let _turn = self.turn.lock();
         let sources = match read_sources(&self.options.paths) {
             Ok(sources) => sources,
             Err(error) => {
+                let mut state = self.state.lock();
                 state.fingerprint = None;
                 return reject(&mut state, &error);
             }
         };
         let fingerprint = fingerprint(&sources);
-        if state.fingerprint == Some(fingerprint) {
+        if self.state.lock().fingerprint == Some(fingerprint) {
             return ReloadResult::Unchanged;
         }
+        let compiled = compile(&sources, &self.options);
+        let applied = compiled.as_ref().map(|config| apply(config, &self.options));
+        let applied = applied.unwrap_or_default();
+        let mut state = self.state.lock();
         state.fingerprint = Some(fingerprint);
-        match compile(&sources, &self.options) {
-            Ok(config) => {
-                let applied = apply(&config, &self.options);
-                state.config = Arc::new(config);
-                state.status.applied = self.options.clock.now();
-                state.status.error = None;
-                state.status.successes = state.status.successes.saturating_add(1);
-                info!(
-                    added = applied.added,
-                    kept = applied.kept,
-                    removed = applied.removed,
-                    "applied the configuration of probes"
-                );
-                ReloadResult::Applied(applied)
-            }
-            Err(error) => reject(&mut state, &error),
+        match compiled {
+            Ok(config) => state.config = Arc::new(config),
+            Err(error) => return reject(&mut state, &error),
         }
+        state.status.applied = self.options.clock.now();
+        state.status.error = None;
+        state.status.successes = state.status.successes.saturating_add(1);
+        info!(
+            added = applied.added,
+            kept = applied.kept,
+            removed = applied.removed,
+            "applied the configuration of probes"
+        );
+        ReloadResult::Applied(applied)
     }
 
     /// Reloads at an interval, for ever.
