@@ -10,13 +10,17 @@ mod context;
 mod module;
 mod outcome;
 mod probers;
+mod run;
 mod settings;
 mod target;
 
-pub use context::{AddressRange, Allow, ProbeContext, Resolve, SystemResolver};
+pub use context::{
+    AddressRange, Allow, ProbeContext, Resolve, ResolveError, ResolveFuture, SystemResolver,
+};
 pub use module::Module;
 pub use outcome::{Certificate, Facts, Failure, Outcome, Phase, PhaseTime, Reason, ServingStatus};
 pub use probers::Prober;
+pub use probers::dns::message::{DecodeError as DnsDecodeError, Message as DnsMessage};
 pub use probers::dns::{DnsClass, DnsSettings, DnsType, RecordRules};
 pub use probers::exec::ExecSettings;
 pub use probers::grpc::GrpcSettings;
