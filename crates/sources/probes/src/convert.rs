@@ -299,40 +299,22 @@ impl Converter {
         keep
     }
 
-    /// blackbox_exporter fails when **not** all records match `fail_if_all_match_regexp`, which is
-    /// our `fail_if_not_matches_regexp`.
+    /// blackbox_exporter fails when **not** all records match `fail_if_all_match_regexp`. Ours with
+    /// this name does what it says; the other meaning has a name of its own.
     fn record_rules(&mut self, path: &str, block: &mut Node, key: &str) {
-        let Some(rules) = child(block, key) else {
+        let Some(Value::Map(rules)) = child(block, key).map(|rules| &mut rules.value) else {
             return;
         };
-        let Some(removed) = remove(rules, "fail_if_all_match_regexp") else {
-            return;
-        };
-        let Value::List(mut patterns) = removed.value else {
-            return;
-        };
-        if patterns.is_empty() {
-            return;
-        }
-        self.warn(
-            removed.line,
-            &format!("{path}.{key}.fail_if_all_match_regexp"),
-            "blackbox_exporter does the reverse of this name: it fails when a record does not \
-             match. It became `fail_if_not_matches_regexp`, which also fails without any record",
-        );
-        if let Some(Node {
-            value: Value::List(existing),
-            ..
-        }) = child(rules, "fail_if_not_matches_regexp")
-        {
-            existing.append(&mut patterns);
-        } else if let Value::Map(entries) = &mut rules.value {
-            entries.retain(|(name, _)| name != "fail_if_not_matches_regexp");
-            let node = Node {
-                line: removed.line,
-                value: Value::List(patterns),
-            };
-            entries.push(("fail_if_not_matches_regexp".to_owned(), node));
+        for (name, node) in rules {
+            if name == "fail_if_all_match_regexp" {
+                "fail_if_not_all_match_regexp".clone_into(name);
+                self.warn(
+                    node.line,
+                    &format!("{path}.{key}.fail_if_all_match_regexp"),
+                    "blackbox_exporter does the reverse of this name: it fails when a record does \
+                     not match; it became `fail_if_not_all_match_regexp`, which does the same",
+                );
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ mod outcome;
 mod probe;
 mod probers;
 mod reload;
+mod run;
 mod schedule;
 mod scheduler;
 mod settings;
@@ -34,7 +35,9 @@ pub use config::{
     Config, DiscoveredTarget, MAX_JOBS, MAX_MODULES, MAX_PROBES, MAX_TARGETS, NoTargets, Source,
     TargetSource, Unavailable, Variables,
 };
-pub use context::{AddressRange, Allow, ProbeContext, Resolve, SystemResolver};
+pub use context::{
+    AddressRange, Allow, ProbeContext, Resolve, ResolveError, ResolveFuture, SystemResolver,
+};
 pub use convert::{Conversion, ConversionWarning, convert_blackbox};
 pub use endpoint::{DEFAULT_MODULE, EndpointError, EndpointProbe, EndpointRequest, TargetPattern};
 pub use error::{ConfigError, Problem, Problems};
@@ -45,6 +48,7 @@ pub use module::Module;
 pub use outcome::{Certificate, Facts, Failure, Outcome, Phase, PhaseTime, Reason, ServingStatus};
 pub use probe::{Completed, Executor, Job, LabelPairs, OutcomeSink, ProbeInfo, Run, Threshold};
 pub use probers::Prober;
+pub use probers::dns::message::{DecodeError as DnsDecodeError, Message as DnsMessage};
 pub use probers::dns::{DnsClass, DnsSettings, DnsType, RecordRules};
 pub use probers::exec::ExecSettings;
 pub use probers::grpc::GrpcSettings;

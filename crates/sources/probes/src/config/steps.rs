@@ -178,6 +178,7 @@ fn record_rules(section: &Section<'_>, key: &'static str) -> RecordRules {
     let compiled = RecordRules {
         fail_if_matches_regexp: regexps(&rules, "fail_if_matches_regexp"),
         fail_if_all_match_regexp: regexps(&rules, "fail_if_all_match_regexp"),
+        fail_if_not_all_match_regexp: regexps(&rules, "fail_if_not_all_match_regexp"),
         fail_if_not_matches_regexp: regexps(&rules, "fail_if_not_matches_regexp"),
         fail_if_none_matches_regexp: regexps(&rules, "fail_if_none_matches_regexp"),
     };
