@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn errors_of_the_system_are_told_apart_by_their_text() {
-        let of = |text| ResolveError::of_system(text);
+        let of = |text: &str| ResolveError::of_system(text);
         let prefix = "failed to lookup address information: ";
         assert_eq!(
             of(&format!("{prefix}Name or service not known")),
