@@ -218,11 +218,7 @@ impl Converter {
         let mut keep = self.tls_config(&path, block);
         escape_files(block);
         match prober.as_str() {
-            "http" => {
-                if self.http(&path, block) == Keep::No {
-                    keep = Keep::No;
-                }
-            }
+            "http" if self.http(&path, block) == Keep::No => keep = Keep::No,
             "dns" => {
                 for section in ["answer", "authority", "additional"] {
                     self.record_rules(&path, block, &format!("validate_{section}_rrs"));

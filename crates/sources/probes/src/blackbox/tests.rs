@@ -130,7 +130,9 @@ fn the_other_probers() {
         ("tls", tls_facts()),
         ("exec", exec),
     ] {
-        all.push_str(&format!("== {kind}\n"));
+        all.push_str("== ");
+        all.push_str(kind);
+        all.push('\n');
         for line in render_probe(&outcome(&phases, facts), kind, TIMEOUT).lines() {
             if !line.starts_with('#') {
                 all.push_str(line);

@@ -41,12 +41,9 @@ const REFUSED: [(&str, &str); 9] = [
 ];
 
 /// Compiles the block.
-pub(super) fn http(
-    section: Option<&Section<'_>>,
-    variables: &Variables,
-) -> Option<Box<HttpSettings>> {
+pub(super) fn http(section: Option<&Section<'_>>, variables: &Variables) -> HttpSettings {
     let Some(section) = section else {
-        return Some(Box::default());
+        return HttpSettings::default();
     };
     let mut settings = HttpSettings {
         valid_status_codes: status_codes(section),
@@ -91,7 +88,7 @@ pub(super) fn http(
     for (key, why) in REFUSED {
         section.refuse(key, why);
     }
-    Some(Box::new(settings))
+    settings
 }
 
 fn status_codes(section: &Section<'_>) -> Vec<u16> {

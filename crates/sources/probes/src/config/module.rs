@@ -24,7 +24,7 @@ pub(super) const MAX_LIST: usize = 100;
 /// The timeout of a module without one, as in blackbox_exporter: two minutes less half a second.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(119_500);
 
-const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+const MAX_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A module, and whether its timeout was written down.
 #[derive(Debug, Clone)]
@@ -59,15 +59,20 @@ fn prober(section: &Section<'_>, variables: &Variables) -> Option<Prober> {
         return None;
     };
     let compiled = match kind.as_str() {
-        "http" => with_block(section, "http", |block| http(block, variables)).map(Prober::Http),
-        "tcp" => with_block(section, "tcp", |block| tcp(block, variables)).map(Prober::Tcp),
-        "dns" => {
-            with_block(section, "dns", |block| dns(section, block, variables)).map(Prober::Dns)
-        }
-        "grpc" => with_block(section, "grpc", |block| grpc(block, variables)).map(Prober::Grpc),
-        "udp" => with_block(section, "udp", udp).map(Prober::Udp),
-        "tls" => with_block(section, "tls", |block| tls(block, variables)).map(Prober::Tls),
-        "exec" => with_block(section, "exec", |block| exec(section, block)).map(Prober::Exec),
+        "http" => with_block(section, "http", |block| Some(http(block, variables)))
+            .map(|settings| Prober::Http(Box::new(settings))),
+        "tcp" => with_block(section, "tcp", |block| Some(tcp(block, variables)))
+            .map(|settings| Prober::Tcp(Box::new(settings))),
+        "dns" => with_block(section, "dns", |block| dns(section, block, variables))
+            .map(|settings| Prober::Dns(Box::new(settings))),
+        "grpc" => with_block(section, "grpc", |block| Some(grpc(block, variables)))
+            .map(|settings| Prober::Grpc(Box::new(settings))),
+        "udp" => with_block(section, "udp", |block| Some(udp(block)))
+            .map(|settings| Prober::Udp(Box::new(settings))),
+        "tls" => with_block(section, "tls", |block| Some(tls(block, variables)))
+            .map(|settings| Prober::Tls(Box::new(settings))),
+        "exec" => with_block(section, "exec", |block| exec(section, block))
+            .map(|settings| Prober::Exec(Box::new(settings))),
         "icmp" | "unix" | "websocket" => {
             section.report_at(
                 "prober",

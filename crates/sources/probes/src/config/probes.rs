@@ -16,7 +16,7 @@ use crate::target::Target;
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(30);
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-const MAX_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
+const MAX_INTERVAL: Duration = Duration::from_hours(24);
 /// The timeout of a run, unless the probe or its module has one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_THRESHOLD: u64 = 1_000;

@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn a_refused_key_is_reported_unless_it_is_off() {
         let found = problems("http3: true\n", |root| {
-            root.refuse("http3", "not supported")
+            root.refuse("http3", "not supported");
         });
         assert_eq!(found, ["probes.yaml:1: http3: not supported"]);
         assert!(problems("http3: false\n", |root| root.refuse("http3", "no")).is_empty());

@@ -17,20 +17,17 @@ use crate::probers::udp::UdpSettings;
 /// Maximum size of a datagram.
 const MAX_PAYLOAD: usize = 65_507;
 
-pub(super) fn tcp(
-    section: Option<&Section<'_>>,
-    variables: &Variables,
-) -> Option<Box<TcpSettings>> {
+pub(super) fn tcp(section: Option<&Section<'_>>, variables: &Variables) -> TcpSettings {
     let Some(section) = section else {
-        return Some(Box::default());
+        return TcpSettings::default();
     };
     let items = list(section, "query_response");
-    Some(Box::new(TcpSettings {
+    TcpSettings {
         query_response: items.iter().filter_map(query_response).collect(),
         tls: section.boolean("tls").unwrap_or(false),
         tls_config: tls_config(section, variables),
         network: network(section, true),
-    }))
+    }
 }
 
 fn query_response(item: &Item<'_>) -> Option<QueryResponse> {
@@ -56,10 +53,10 @@ fn query_response(item: &Item<'_>) -> Option<QueryResponse> {
     Some(compiled)
 }
 
-pub(super) fn udp(section: Option<&Section<'_>>) -> Option<Box<UdpSettings>> {
+pub(super) fn udp(section: Option<&Section<'_>>) -> UdpSettings {
     let mut settings = UdpSettings::default();
     let Some(section) = section else {
-        return Some(Box::new(settings));
+        return settings;
     };
     settings.payload = section.text("payload").unwrap_or_default().into_bytes();
     if settings.payload.len() > MAX_PAYLOAD {
@@ -88,30 +85,27 @@ pub(super) fn udp(section: Option<&Section<'_>>) -> Option<Box<UdpSettings>> {
         }
     }
     settings.network = network(section, true);
-    Some(Box::new(settings))
+    settings
 }
 
-pub(super) fn tls(
-    section: Option<&Section<'_>>,
-    variables: &Variables,
-) -> Option<Box<TlsSettings>> {
+pub(super) fn tls(section: Option<&Section<'_>>, variables: &Variables) -> TlsSettings {
     let Some(section) = section else {
-        return Some(Box::default());
+        return TlsSettings::default();
     };
-    Some(Box::new(TlsSettings {
+    TlsSettings {
         minimum_validity: section
             .duration("minimum_validity")
             .unwrap_or(Duration::ZERO),
         tls_config: tls_config(section, variables),
         network: network(section, true),
-    }))
+    }
 }
 
 pub(super) fn dns(
     module: &Section<'_>,
     section: Option<&Section<'_>>,
     variables: &Variables,
-) -> Option<Box<DnsSettings>> {
+) -> Option<DnsSettings> {
     let Some(section) = section else {
         module.report("needs a block `dns` with a `query_name`");
         return None;
@@ -152,7 +146,7 @@ pub(super) fn dns(
             Err(_) => section.report_at("query_class", "is not a class of records, such as `IN`"),
         }
     }
-    Some(Box::new(settings))
+    Some(settings)
 }
 
 fn rcodes(section: &Section<'_>) -> Vec<u16> {
@@ -186,12 +180,9 @@ fn record_rules(section: &Section<'_>, key: &'static str) -> RecordRules {
     compiled
 }
 
-pub(super) fn grpc(
-    section: Option<&Section<'_>>,
-    variables: &Variables,
-) -> Option<Box<GrpcSettings>> {
+pub(super) fn grpc(section: Option<&Section<'_>>, variables: &Variables) -> GrpcSettings {
     let Some(section) = section else {
-        return Some(Box::default());
+        return GrpcSettings::default();
     };
     let mut metadata = Vec::new();
     if let Some(item) = section.item("metadata") {
@@ -211,19 +202,16 @@ pub(super) fn grpc(
         section.report_at("metadata", "has more than 100 elements");
         metadata.clear();
     }
-    Some(Box::new(GrpcSettings {
+    GrpcSettings {
         service: section.text("service").unwrap_or_default(),
         tls: section.boolean("tls").unwrap_or(false),
         tls_config: tls_config(section, variables),
         metadata,
         network: network(section, false),
-    }))
+    }
 }
 
-pub(super) fn exec(
-    module: &Section<'_>,
-    section: Option<&Section<'_>>,
-) -> Option<Box<ExecSettings>> {
+pub(super) fn exec(module: &Section<'_>, section: Option<&Section<'_>>) -> Option<ExecSettings> {
     let Some(section) = section else {
         module.report("needs a block `exec` with a `command`");
         return None;
@@ -245,13 +233,13 @@ pub(super) fn exec(
     }
     let codes = list(section, "valid_exit_codes");
     let codes = codes.iter().filter_map(|item| item.unsigned(255));
-    Some(Box::new(ExecSettings {
+    Some(ExecSettings {
         command,
         environment,
         valid_exit_codes: codes.filter_map(|code| i32::try_from(code).ok()).collect(),
         fail_if_output_not_matches_regexp: regexps(section, "fail_if_output_not_matches_regexp"),
         fail_if_output_matches_regexp: regexps(section, "fail_if_output_matches_regexp"),
-    }))
+    })
 }
 
 /// Whether a text can be a label name.

@@ -167,7 +167,7 @@ modules:
     let Prober::Tls(tls) = prober("cert") else {
         panic!()
     };
-    assert_eq!(tls.minimum_validity, Duration::from_secs(48 * 3_600));
+    assert_eq!(tls.minimum_validity, Duration::from_hours(48));
     let Prober::Dns(dns) = prober("name") else {
         panic!()
     };

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(items[1].line, 4);
     }
 
-    /// blackbox_exporter's own examples have `!!binary`.
+    /// The examples of blackbox_exporter have `!!binary`.
     #[test]
     fn binary_text_is_decoded() {
         let node = parse("expect: !!binary SGVsbG8=\n").unwrap();

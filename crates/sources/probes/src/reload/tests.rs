@@ -88,7 +88,7 @@ async fn a_changed_file_is_applied_and_counters_stay() {
         "two, and the built-in one"
     );
     assert_eq!(harness.reloader.config().unavailable().len(), 1);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(harness.reloader.reload(), ReloadResult::Unchanged);
     harness.write(&TWO.replace("[a, b]", "[a, c]"));
     let applied = Applied {
