@@ -52,6 +52,13 @@ impl Problems {
         }
     }
 
+    pub(crate) fn append(&mut self, other: Self) {
+        for problem in other.list {
+            self.push(problem);
+        }
+        self.more = self.more.saturating_add(other.more);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

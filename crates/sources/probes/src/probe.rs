@@ -10,6 +10,7 @@ use kubevitals_model::Timestamp;
 use crate::module::Module;
 use crate::outcome::Outcome;
 use crate::state::Verdict;
+use crate::target::Target;
 
 /// Label names and values, sorted by name.
 pub type LabelPairs = Vec<(Arc<str>, Arc<str>)>;
@@ -46,7 +47,7 @@ pub struct Threshold {
 pub struct Job {
     pub probe: Arc<ProbeInfo>,
     pub module: Arc<Module>,
-    pub target: Arc<str>,
+    pub target: Target,
 }
 
 /// A run that has ended.

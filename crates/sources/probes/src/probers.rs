@@ -1,12 +1,17 @@
 //! How targets are probed. Each kind is in a file of its own, with its settings.
 
+mod connect;
 pub(crate) mod dns;
 pub(crate) mod exec;
 pub(crate) mod grpc;
 pub(crate) mod http;
+mod hyper_client;
 pub(crate) mod tcp;
 pub(crate) mod tls;
 pub(crate) mod udp;
+
+use std::future::Future;
+use std::pin::Pin;
 
 use dns::DnsSettings;
 use exec::ExecSettings;
@@ -16,7 +21,8 @@ use tcp::TcpSettings;
 use tls::TlsSettings;
 use udp::UdpSettings;
 
-use crate::{Outcome, ProbeContext, Target};
+use crate::run::Run;
+use crate::{Failure, Outcome, ProbeContext, Target};
 
 /// How a target is probed.
 #[derive(Debug, Clone)]
@@ -57,9 +63,31 @@ impl Prober {
         }
     }
 
-    /// Probes a target once. Dropping the future ends the run and all that it started.
+    /// Probes a target once, until the deadline of the context. Dropping the future ends the run and
+    /// all that it started.
     pub async fn run(&self, target: &Target, context: &ProbeContext) -> Outcome {
-        let _ = (target, context);
-        std::future::pending().await
+        let mut run = Run::new(context);
+        let verdict = {
+            let probing = self.probe(&mut run, target);
+            tokio::time::timeout_at(context.deadline, probing).await
+        };
+        run.finish(verdict.ok())
+    }
+
+    /// Boxed, as the future of `http` is large and callers have many.
+    fn probe<'a>(
+        &'a self,
+        run: &'a mut Run<'_>,
+        target: &'a Target,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>> {
+        match self {
+            Self::Http(settings) => Box::pin(settings.run(run, target)),
+            Self::Tcp(settings) => Box::pin(settings.run(run, target)),
+            Self::Tls(settings) => Box::pin(settings.run(run, target)),
+            Self::Udp(settings) => Box::pin(settings.run(run, target)),
+            Self::Dns(settings) => Box::pin(settings.run(run, target)),
+            Self::Grpc(settings) => Box::pin(settings.run(run, target)),
+            Self::Exec(settings) => Box::pin(settings.run(run, target)),
+        }
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Maximum wait for the first run: a probe with an interval of an hour should not be silent for
 /// an hour after a start.
-const MAX_FIRST_WAIT: Duration = Duration::from_secs(60);
+const MAX_FIRST_WAIT: Duration = Duration::from_mins(1);
 
 /// Minimum interval, whatever is configured.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -58,7 +58,7 @@ impl Schedule {
 
 /// A moment that cannot be expressed is none that will be reached: an hour from `now` instead.
 fn later(now: Instant, wait: Duration) -> Instant {
-    let hour = Duration::from_secs(3_600);
+    let hour = Duration::from_hours(1);
     now.checked_add(wait)
         .or_else(|| now.checked_add(hour))
         .unwrap_or(now)
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_long_interval_does_not_delay_the_first_run_for_long() {
         let now = Instant::now();
-        let hour = Duration::from_secs(3_600);
+        let hour = Duration::from_hours(1);
         let schedule = Schedule::new("a", hour, Duration::ZERO, now);
         assert!(schedule.due() - now < MAX_FIRST_WAIT);
     }

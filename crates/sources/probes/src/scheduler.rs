@@ -137,7 +137,7 @@ impl Scheduler {
         while state.tasks.try_join_next().is_some() {}
         let mut wanted = HashSet::new();
         for job in jobs {
-            let key = (Arc::clone(&job.probe.name), Arc::clone(&job.target));
+            let key = (Arc::clone(&job.probe.name), Arc::clone(&job.target.text));
             if !wanted.insert(key.clone()) {
                 continue;
             }
@@ -165,7 +165,7 @@ impl Scheduler {
     fn start(&self, job: Job, tasks: &mut JoinSet<()>) -> Entry {
         let status = Arc::new(TargetStatus::new(
             Arc::clone(&job.probe),
-            Arc::clone(&job.target),
+            Arc::clone(&job.target.text),
         ));
         let (sender, receiver) = watch::channel(Arc::new(job));
         let shared = Arc::clone(&self.shared);

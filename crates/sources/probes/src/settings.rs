@@ -2,6 +2,8 @@
 
 mod tls;
 
+use std::fs;
+use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -58,6 +60,8 @@ pub enum SettingsError {
     Tls(#[from] kubevitals_tls::TlsError),
 }
 
+/// Maximum size of a file with a secret.
+const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// Maximum size of a compiled regular expression, and of the cache of its automaton.
 const MAX_REGEXP_BYTES: usize = 1024 * 1024;
 
@@ -70,6 +74,42 @@ impl Default for NetworkSettings {
             resolver: None,
         }
     }
+}
+
+impl Secret {
+    /// Returns the secret. White space around it is not part of it if it is read from a file.
+    pub(crate) async fn read(&self) -> Result<SecretString, String> {
+        match self {
+            Self::Value(secret) => Ok(secret.clone()),
+            Self::File(path) => {
+                let contents = read_file(path.clone(), MAX_SECRET_BYTES).await;
+                let contents = contents
+                    .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+                // The text itself is not shown.
+                let text = String::from_utf8(contents)
+                    .map_err(|_| format!("{} is not UTF-8", path.display()))?;
+                Ok(SecretString::from(text.trim()))
+            }
+        }
+    }
+}
+
+/// Reads a file that must not be larger than `limit`. Only regular files: a pipe could be read for
+/// ever.
+pub(crate) async fn read_file(path: PathBuf, limit: u64) -> io::Result<Vec<u8>> {
+    let reading = tokio::task::spawn_blocking(move || {
+        if !fs::metadata(&path)?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let mut contents = Vec::new();
+        let file = fs::File::open(&path)?.take(limit.saturating_add(1));
+        io::BufReader::new(file).read_to_end(&mut contents)?;
+        if contents.len() as u64 > limit {
+            return Err(io::Error::other(format!("it is larger than {limit} bytes")));
+        }
+        Ok(contents)
+    });
+    reading.await.map_err(io::Error::other)?
 }
 
 /// Compiles a regular expression. As in blackbox_exporter it is not anchored, and time is linear in

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::Uri;
 use thiserror::Error;
 
-use crate::Prober;
+use crate::run::Run;
+use crate::{Failure, ProbeTls, Prober, Reason};
 
 /// What is probed, parsed for one prober.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(crate) enum Place {
 pub enum TargetError {
     #[error("the target {0:?} is not a URL with a host")]
     Url(String),
+    #[error("the target has a user's name or a password: use basic_auth")]
+    Credentials,
     #[error("the target {0:?} is not a host with a port")]
     Address(String),
     #[error("the target is empty")]
@@ -74,6 +77,28 @@ impl Target {
         self
     }
 
+    /// The host and port, for all probers but `http` and `exec`.
+    pub(crate) fn address(&self, run: &Run<'_>) -> Result<(&str, u16), Failure> {
+        match &self.place {
+            Place::Address { host, port } => Ok((host, *port)),
+            Place::Url(_) | Place::Text => {
+                let message = "the target was parsed for another prober";
+                Err(run.fail(Reason::Internal, message))
+            }
+        }
+    }
+
+    /// The name that the target goes by.
+    pub(crate) fn name<'a>(&'a self, host: &'a str) -> &'a str {
+        self.hostname.as_deref().unwrap_or(host)
+    }
+
+    /// The name that its certificate must be for.
+    pub(crate) fn server_name<'a>(&'a self, host: &'a str, tls: &'a ProbeTls) -> &'a str {
+        let configured = tls.settings().server_name.as_deref();
+        configured.unwrap_or_else(|| self.name(host))
+    }
+
     /// Returns the text that was parsed.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -88,6 +113,10 @@ fn parse_url(text: &str) -> Result<Uri, TargetError> {
     } else {
         format!("http://{text}").parse().map_err(|_| invalid())?
     };
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    if authority.is_some_and(|authority| authority.contains('@')) {
+        return Err(TargetError::Credentials);
+    }
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let has_host = uri.host().is_some_and(|host| !host.is_empty());
     if is_http && has_host {

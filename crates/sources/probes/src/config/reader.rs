@@ -70,10 +70,6 @@ impl Reader {
 }
 
 impl<'a> Item<'a> {
-    pub(crate) fn line(&self) -> u64 {
-        self.node.line
-    }
-
     pub(crate) fn report(&self, text: impl Into<String>) {
         self.reader.report(&self.path, self.node.line, text);
     }
@@ -160,6 +156,9 @@ impl<'a> Item<'a> {
     pub(crate) fn boolean(&self) -> Option<bool> {
         match &self.node.value {
             Value::Bool(value) => Some(*value),
+            // As Go reads them where a boolean is expected.
+            Value::Text(text) if ["yes", "on"].contains(&text.as_str()) => Some(true),
+            Value::Text(text) if ["no", "off"].contains(&text.as_str()) => Some(false),
             Value::Null => None,
             other => {
                 self.report(format!("must be `true` or `false`, not {}", other.kind()));
@@ -198,20 +197,12 @@ impl<'a> Item<'a> {
         let duration = text
             .parse::<GoDuration>()
             .and_then(Duration::try_from)
-            .map_err(|error| self.report(format!("{error}; write a duration such as `30s`")));
+            .map_err(|error| self.report(error.to_string()));
         duration.ok()
     }
 }
 
 impl<'a> Section<'a> {
-    pub(crate) fn line(&self) -> u64 {
-        self.line
-    }
-
-    pub(crate) fn path(&self) -> &str {
-        &self.path
-    }
-
     /// Reports a problem of the whole section.
     pub(crate) fn report(&self, text: impl Into<String>) {
         self.reader.report(&self.path, self.line, text);
@@ -272,15 +263,10 @@ impl<'a> Section<'a> {
         self.items(key).iter().filter_map(Item::text).collect()
     }
 
-    /// Whether a key has a value. It does not become known.
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.node(key).is_some_and(|node| node.value != Value::Null)
-    }
-
     /// Refuses a key that blackbox_exporter has and we do not.
     pub(crate) fn refuse(&self, key: &'static str, why: &str) {
         if let Some(item) = self.item(key)
-            && !matches!(item.node.value, Value::Bool(false))
+            && item.node.value != Value::Bool(false)
         {
             item.report(why);
         }
@@ -402,7 +388,17 @@ mod tests {
         let found = problems("text:\nsection:\n", |root| {
             assert_eq!(root.text("text"), None);
             assert!(root.section("section").is_none());
-            assert!(!root.has("text"));
+        });
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn words_are_booleans_only_where_one_is_expected() {
+        let found = problems("a: no\nb: on\nc: n\n", |root| {
+            assert_eq!(root.boolean("a"), Some(false));
+            assert_eq!(root.boolean("b"), Some(true));
+            assert_eq!(root.text("c").as_deref(), Some("n"));
+            assert_eq!(root.text("a").as_deref(), Some("no"));
         });
         assert!(found.is_empty());
     }
@@ -410,7 +406,7 @@ mod tests {
     #[test]
     fn a_refused_key_is_reported_unless_it_is_off() {
         let found = problems("http3: true\n", |root| {
-            root.refuse("http3", "not supported")
+            root.refuse("http3", "not supported");
         });
         assert_eq!(found, ["probes.yaml:1: http3: not supported"]);
         assert!(problems("http3: false\n", |root| root.refuse("http3", "no")).is_empty());

@@ -44,6 +44,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, String> {
     }
     let options = serde_saphyr::options! {
         with_snippet: false,
+        // `n` and `on` are texts, unless a boolean is expected.
+        strict_booleans: true,
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
             max_documents: 1,
@@ -74,6 +76,7 @@ impl Value {
     }
 }
 
+#[cfg(test)]
 impl Node {
     /// The value of a key, if this is a mapping that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
@@ -200,7 +203,7 @@ mod tests {
         assert_eq!(items[1].line, 4);
     }
 
-    /// blackbox_exporter's own examples have `!!binary`.
+    /// The examples of blackbox_exporter have `!!binary`.
     #[test]
     fn binary_text_is_decoded() {
         let node = parse("expect: !!binary SGVsbG8=\n").unwrap();

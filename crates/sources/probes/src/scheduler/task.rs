@@ -87,7 +87,7 @@ pub(super) async fn run(
 
 /// The ticks of a job, by its names.
 fn schedule_of(job: &Job) -> Schedule {
-    let name = format!("{}\0{}", job.probe.name, job.target);
+    let name = format!("{}\0{}", job.probe.name, job.target.text);
     Schedule::new(&name, job.probe.interval, job.probe.jitter, Instant::now())
 }
 
@@ -149,7 +149,7 @@ async fn execute(shared: &Shared, job: &Job) -> Outcome {
         }
         Ok(Err(_panic)) => {
             shared.panics.fetch_add(1, Ordering::Relaxed);
-            error!(probe = %job.probe.name, target = %job.target, "a probe panicked");
+            error!(probe = %job.probe.name, target = job.target.as_str(), "a probe panicked");
             (Reason::Internal, "the probe panicked")
         }
         Err(_elapsed) => (
@@ -180,7 +180,7 @@ fn record(
 ) {
     let mut completed = Completed {
         probe: Arc::clone(&job.probe),
-        target: Arc::clone(&job.target),
+        target: Arc::clone(&job.target.text),
         scheduled: started.checked_sub(lag).unwrap_or(started),
         lag,
         outcome,

@@ -8,7 +8,7 @@ use super::*;
 use crate::outcome::{Facts, Failure, Outcome, Reason};
 use crate::probe::{Completed, ProbeInfo, Run, Threshold};
 use crate::state::Verdict;
-use crate::{Module, Prober};
+use crate::{Module, Prober, Target};
 
 const INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,14 +48,16 @@ impl Executor for Memory {
     fn execute<'a>(&'a self, job: &'a Job) -> Run<'a> {
         Box::pin(async move {
             let begin = Instant::now();
-            self.starts.lock().push((job.target.to_string(), begin));
+            self.starts
+                .lock()
+                .push((job.target.as_str().to_owned(), begin));
             {
                 let mut running = self.running.lock();
                 running.0 += 1;
                 running.1 = running.1.max(running.0);
             }
             let _running = Running(self);
-            let behaviour = self.targets.lock()[&*job.target];
+            let behaviour = self.targets.lock()[job.target.as_str()];
             let reason = match behaviour {
                 Behaviour::Succeed(after) => {
                     tokio::time::sleep(after).await;
@@ -146,6 +148,8 @@ impl Harness {
 }
 
 fn job(probe: &str, target: &str, interval: Duration) -> Job {
+    // It takes any text as its target.
+    let prober = Prober::Exec(Box::default());
     Job {
         probe: Arc::new(ProbeInfo {
             name: probe.into(),
@@ -160,11 +164,11 @@ fn job(probe: &str, target: &str, interval: Duration) -> Job {
                 successes: 1,
             },
         }),
+        target: Target::parse(target, &prober).unwrap(),
         module: Arc::new(Module {
             timeout: TIMEOUT,
-            prober: Prober::Tcp(Box::default()),
+            prober,
         }),
-        target: target.into(),
     }
 }
 

@@ -1,1 +1,14 @@
+//! Probes of servers on loopback, good and bad.
 
+mod cancellation;
+mod dns;
+mod exec;
+mod grpc;
+mod http;
+mod http_faults;
+mod http_tls;
+mod network;
+mod support;
+mod tcp;
+mod tls;
+mod udp;
