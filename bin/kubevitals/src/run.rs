@@ -10,6 +10,7 @@
 //! ```
 
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
@@ -107,6 +108,11 @@ impl RunFlags {
             roles: vec![role],
             matches: matches.clone(),
         })
+    }
+
+    /// The value of a flag that names a file, if a role has the flag and it is given.
+    pub(crate) fn path(&self, id: &str) -> Option<&PathBuf> {
+        self.matches.try_get_one(id).ok().flatten()
     }
 
     /// The most worker threads that the roles can use.

@@ -30,7 +30,7 @@ pub use fan_out::Providers;
 pub use leadership::LeaseClient;
 pub use liveness::Heartbeat;
 pub use node_mode::{NodeSettings, NodeWatches};
-pub use points::{Naming, PointsProvider};
+pub use points::{Naming, PointQueue, PointsProvider};
 pub use probe_board::ProbeBoard;
 pub use prometheus::PrometheusProvider;
 pub use provider::{ClusterRecorder, NodeRecorder, ProbeRecorder, ProbeTarget, Provider};

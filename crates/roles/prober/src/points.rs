@@ -13,7 +13,7 @@ use kubevitals_inventory::{
 };
 use kubevitals_model::Timestamp;
 use kubevitals_probes::{BUCKETS, Histogram, Verdict};
-use kubevitals_sink::{Attributes, DataPoint, Distribution, Measurement, Number, Sink};
+use kubevitals_sink::{Attributes, DataPoint, Distribution, Measurement, Number, Sink, SinkCounts};
 
 pub use self::naming::Naming;
 use self::naming::{Label, Metric};
@@ -26,6 +26,25 @@ const MAX_SILENT: usize = 200;
 /// The probes whose verdicts gke-prober writes as `cluster/probe/addons_condition`.
 const ADDON_PROBES: [&str; 2] = ["metrics_server", "kube_dns"];
 
+/// A queue of data points in front of a backend.
+pub trait PointQueue: Send + Sync {
+    /// Queues a point without waiting. What does not fit is dropped and counted.
+    fn push(&self, point: DataPoint);
+
+    /// Sends what is queued, within the grace period.
+    fn shutdown(&self, grace: Duration) -> BoxFuture<'_, SinkCounts>;
+}
+
+impl PointQueue for Sink<DataPoint> {
+    fn push(&self, point: DataPoint) {
+        let _ = Self::push(self, point);
+    }
+
+    fn shutdown(&self, grace: Duration) -> BoxFuture<'_, SinkCounts> {
+        Self::shutdown(self, grace).boxed()
+    }
+}
+
 /// Makes data points of observations and queues them.
 #[derive(Clone)]
 pub struct PointsProvider {
@@ -35,7 +54,7 @@ pub struct PointsProvider {
 
 /// Where the points go, and what is the same in all of them.
 struct Recorder {
-    sink: Sink<DataPoint>,
+    sink: Box<dyn PointQueue>,
     naming: Naming,
     /// Attributes of this process: cluster, and node in node mode.
     resource: Vec<(Arc<str>, Arc<str>)>,
@@ -47,14 +66,14 @@ impl PointsProvider {
     /// semantic convention: `k8s.cluster.name`, `k8s.node.name`.
     pub fn new(
         name: &'static str,
-        sink: Sink<DataPoint>,
+        sink: impl PointQueue + 'static,
         naming: Naming,
         resource: Vec<(Arc<str>, Arc<str>)>,
     ) -> Self {
         Self {
             name,
             recorder: Arc::new(Recorder {
-                sink,
+                sink: Box::new(sink),
                 naming,
                 resource,
                 bounds: BUCKETS.into(),
@@ -129,8 +148,7 @@ impl Recorder {
             timestamp: at,
             measurement,
         };
-        // A full queue counts what it drops.
-        let _ = self.sink.push(point);
+        self.sink.push(point);
     }
 
     fn distribution(&self, start: Timestamp, histogram: &Histogram) -> Option<Measurement> {
