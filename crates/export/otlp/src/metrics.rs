@@ -108,6 +108,10 @@ impl Exporter<DataPoint> for MetricExporter {
 
 /// Returns an `ExportMetricsServiceRequest`.
 pub fn metrics_request(resource: &Resource, points: &[DataPoint]) -> Vec<u8> {
+    request_of_version(env!("CARGO_PKG_VERSION"), resource, points)
+}
+
+fn request_of_version(version: &str, resource: &Resource, points: &[DataPoint]) -> Vec<u8> {
     let mut out = Vec::with_capacity(points.len() * 128 + 1024);
     for group in grouped(points) {
         put_message(&mut out, field::REQUEST_RESOURCE_METRICS, |out| {
@@ -117,7 +121,7 @@ pub fn metrics_request(resource: &Resource, points: &[DataPoint]) -> Vec<u8> {
             put_message(out, field::SCOPE_METRICS, |out| {
                 put_message(out, field::SCOPE, |out| {
                     put_str(out, field::SCOPE_NAME, "kubevitals");
-                    put_str(out, field::SCOPE_VERSION, env!("CARGO_PKG_VERSION"));
+                    put_str(out, field::SCOPE_VERSION, version);
                 });
                 for metric in &group.metrics {
                     put_message(out, field::METRICS, |out| put_metric(out, metric));
@@ -213,6 +217,8 @@ fn put_point(out: &mut Vec<u8>, point: &DataPoint) {
     put_fixed64(out, field::TIME, nanoseconds(point.timestamp));
     match &point.measurement {
         Measurement::Gauge(number) | Measurement::Counter { total: number, .. } => {
+            put_point_attributes(out, field::NUMBER_ATTRIBUTES, &point.attributes);
+            // Choices come last, as Go writes them.
             match number {
                 Number::Float(number) => put_double(out, field::NUMBER_DOUBLE, *number),
                 // `sfixed64`
@@ -220,7 +226,6 @@ fn put_point(out: &mut Vec<u8>, point: &DataPoint) {
                     put_fixed64(out, field::NUMBER_INT, number.cast_unsigned());
                 }
             }
-            put_point_attributes(out, field::NUMBER_ATTRIBUTES, &point.attributes);
         }
         Measurement::Distribution { value, .. } => {
             put_distribution(out, value);
@@ -247,10 +252,10 @@ fn put_distribution(out: &mut Vec<u8>, value: &Distribution) {
     for exemplar in &value.exemplars {
         put_message(out, field::EXEMPLARS, |out| {
             put_fixed64(out, field::EXEMPLAR_TIME, nanoseconds(exemplar.timestamp));
-            put_double(out, field::EXEMPLAR_DOUBLE, exemplar.value);
             for (name, value) in exemplar.attributes.iter() {
                 put_attribute(out, field::EXEMPLAR_ATTRIBUTES, name, value);
             }
+            put_double(out, field::EXEMPLAR_DOUBLE, exemplar.value);
         });
     }
 }

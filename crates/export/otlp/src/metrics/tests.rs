@@ -75,6 +75,53 @@ fn attributes_of_process_cluster_and_node_are_of_the_resource() {
     assert_eq!(received[4].value, ReceivedValue::Gauge(json!(5)));
 }
 
+/// The bytes are those that the official Go types write for the same request.
+#[test]
+fn a_request_is_encoded_as_by_go() {
+    let node = ("k8s.node.name", "n1");
+    let end = at(60_250);
+    let point = |name: &str, unit: &str, pairs: &[_], measurement| DataPoint {
+        unit: unit.into(),
+        timestamp: end,
+        ..point(name, pairs, measurement)
+    };
+    let mut value = Distribution::new([0.1, 1.0].into(), vec![2, 300, 1], 3.5).unwrap();
+    value.exemplars.push(Exemplar {
+        value: 2.5,
+        timestamp: end,
+        attributes: attributes(&[("server.address", "wéb")]),
+    });
+    let condition = "k8s.node.condition.status";
+    let ready = ("k8s.node.condition.type", "Ready");
+    let float = Measurement::Gauge(Number::Float(0.25));
+    let (start, total) = (at(0), Number::Integer(300));
+    let points = [
+        point(condition, "{node}", &[node, ready], gauge(-7)),
+        point(
+            "http.client.request.duration",
+            "s",
+            &[("error.type", "timeout")],
+            Measurement::Distribution { start, value },
+        ),
+        point(
+            "k8s.container.restart.count",
+            "{restart}",
+            &[node],
+            Measurement::Counter { start, total },
+        ),
+        point(condition, "{node}", &[node], float),
+    ];
+    let resource = Resource::new("a-0", |name| {
+        (name == "OTEL_RESOURCE_ATTRIBUTES").then(|| "service.version=1.2.3".to_owned())
+    });
+    let points = [0, 2, 3, 1].map(|at: usize| points[at].clone());
+    let encoded = request_of_version("1.2.3", &resource, &points);
+    assert!(
+        encoded == include_bytes!("../../tests/vectors/metrics.pb"),
+        "{encoded:?}"
+    );
+}
+
 /// Points of one name that are of two kinds are two metrics.
 #[test]
 fn a_metric_has_one_kind_and_one_unit() {
