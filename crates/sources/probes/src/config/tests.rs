@@ -44,7 +44,7 @@ modules:
       headers: {Host: example.com, Authorization: Bearer hunter2}
       http_headers:
         X-Key: {values: [a], secrets: [hunter2], files: [/run/key]}
-      body: '{}'
+      body: '{"password": "hunter2"}'
       body_size_limit: 10MB
       compression: gzip
       follow_redirects: true
@@ -79,7 +79,10 @@ modules:
     assert_eq!(settings.valid_http_versions.len(), 2);
     assert_eq!(settings.method, ::http::Method::POST);
     assert_eq!(settings.headers.len(), 5);
-    assert_eq!(settings.body.as_deref(), Some(b"{}".as_slice()));
+    assert_eq!(
+        settings.body.as_deref(),
+        Some(b"{\"password\": \"hunter2\"}".as_slice())
+    );
     assert_eq!(settings.body_size_limit, 10 << 20);
     assert_eq!(settings.compression, Some(crate::Compression::Gzip));
     assert!(!settings.follow_redirects, "the old key wins");
@@ -183,6 +186,24 @@ modules:
         panic!()
     };
     assert_eq!(exec.valid_exit_codes, [0, 3]);
+}
+
+#[test]
+fn anchors_and_merge_keys_are_those_of_yaml() {
+    let config = parse(
+        "
+modules:
+  base: &base {prober: http, timeout: 5s, http: &http {method: HEAD, fail_if_ssl: true}}
+  other: {<<: *base, http: {<<: *http, method: GET}}
+",
+    );
+    let other = http(&config, "other");
+    assert!(other.fail_if_ssl);
+    assert_eq!(other.method, ::http::Method::GET);
+    assert_eq!(
+        config.module("other").unwrap().timeout,
+        Duration::from_secs(5)
+    );
 }
 
 #[test]
