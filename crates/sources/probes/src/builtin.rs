@@ -156,6 +156,11 @@ const PROBE_TABLE: [BuiltinProbe; PROBES.len()] = [
     },
 ];
 
+/// The names of all built-in modules.
+pub(crate) fn module_names() -> impl Iterator<Item = &'static str> {
+    MODULES.iter().map(|module| module.name)
+}
+
 /// The built-in modules whose variables are set.
 pub(crate) fn modules(variables: &Variables) -> BTreeMap<Arc<str>, CompiledModule> {
     let mut all = BTreeMap::new();

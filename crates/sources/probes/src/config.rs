@@ -18,7 +18,7 @@ pub(crate) mod tree;
 mod variables;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use reader::{Reader, Section};
 use tree::Node;
@@ -48,6 +48,9 @@ pub const MAX_JOBS: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     modules: BTreeMap<Arc<str>, CompiledModule>,
+    /// Compiled when the first of them is asked for.
+    builtins: OnceLock<BTreeMap<Arc<str>, CompiledModule>>,
+    variables: Variables,
     probes: Vec<ConfiguredProbe>,
     allow_targets: Vec<TargetPattern>,
     denied_addresses: Vec<AddressRange>,
@@ -110,7 +113,7 @@ impl Config {
 
     fn read(documents: &[(Reader, Node)], variables: &Variables) -> Self {
         let mut config = Self {
-            modules: builtin::modules(variables),
+            variables: variables.clone(),
             ..Self::default()
         };
         let roots: Vec<Section<'_>> = documents
@@ -118,11 +121,9 @@ impl Config {
             .filter_map(|(reader, node)| reader.root(node).section())
             .collect();
         // All modules first: a probe may use one of a later file.
-        let mut own = BTreeMap::new();
         for root in &roots {
-            read_modules(root, variables, &mut own);
+            read_modules(root, variables, &mut config.modules);
         }
-        config.modules.append(&mut own);
         for root in &roots {
             probes::read(root, variables, &mut config);
             if let Some(endpoint) = root.section("endpoint") {
@@ -151,12 +152,19 @@ impl Config {
 
     /// A module by its name.
     pub fn module(&self, name: &str) -> Option<&Arc<Module>> {
-        self.modules.get(name).map(|compiled| &compiled.module)
+        self.compiled(name).map(|compiled| &compiled.module)
     }
 
     /// The names of all modules, built-in ones included.
-    pub fn module_names(&self) -> impl Iterator<Item = &str> {
-        self.modules.keys().map(|name| &**name)
+    pub fn module_names(&self) -> Vec<&str> {
+        let own = self.modules.keys().map(|name| &**name);
+        let mut names: Vec<&str> = own.collect();
+        for name in builtin::module_names() {
+            names.push(name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// The probes that are configured.
@@ -189,7 +197,13 @@ impl Config {
     }
 
     pub(crate) fn compiled(&self, name: &str) -> Option<&CompiledModule> {
-        self.modules.get(name)
+        self.modules.get(name).or_else(|| {
+            builtin::module_names().find(|known| *known == name)?;
+            let builtins = self
+                .builtins
+                .get_or_init(|| builtin::modules(&self.variables));
+            builtins.get(name)
+        })
     }
 }
 

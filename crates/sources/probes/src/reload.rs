@@ -65,6 +65,8 @@ pub struct ReloadStatus {
     pub successes: u64,
     /// Number of changes that were rejected.
     pub failures: u64,
+    /// Number of discovered targets that are not probed: not valid, or too many.
+    pub left_out: usize,
 }
 
 struct State {
@@ -85,13 +87,15 @@ impl Reloader {
             error: None,
             successes: 1,
             failures: 0,
+            left_out: 0,
         };
-        let applied = apply(&config, &options);
-        let state = State {
+        let (applied, left_out) = apply(&config, &options);
+        let mut state = State {
             config: Arc::new(config),
             fingerprint: Some(fingerprint(&sources)),
             status,
         };
+        state.set_left_out(left_out);
         let reloader = Self {
             options,
             turn: Mutex::default(),
@@ -112,7 +116,9 @@ impl Reloader {
     /// Asks the source of targets again.
     pub fn refresh_targets(&self) -> Applied {
         let _turn = self.turn.lock();
-        apply(&self.config(), &self.options)
+        let (applied, left_out) = apply(&self.config(), &self.options);
+        self.state.lock().set_left_out(left_out);
+        applied
     }
 
     /// Reads the files, and applies them if they have changed and are valid. It blocks; call it
@@ -133,13 +139,14 @@ impl Reloader {
         }
         let compiled = compile(&sources, &self.options);
         let applied = compiled.as_ref().map(|config| apply(config, &self.options));
-        let applied = applied.unwrap_or_default();
+        let (applied, left_out) = applied.unwrap_or_default();
         let mut state = self.state.lock();
         state.fingerprint = Some(fingerprint);
         match compiled {
             Ok(config) => state.config = Arc::new(config),
             Err(error) => return reject(&mut state, &error),
         }
+        state.set_left_out(left_out);
         state.status.applied = self.options.clock.now();
         state.status.error = None;
         state.status.successes = state.status.successes.saturating_add(1);
@@ -181,13 +188,28 @@ fn compile(sources: &[Source], options: &ReloaderOptions) -> Result<Config, Conf
     Ok(config)
 }
 
-fn apply(config: &Config, options: &ReloaderOptions) -> Applied {
+impl State {
+    /// One line of log for each change.
+    fn set_left_out(&mut self, left_out: usize) {
+        if left_out != self.status.left_out && left_out > 0 {
+            warn!(
+                targets = left_out,
+                "some discovered targets are not probed: not valid, or too many"
+            );
+        }
+        self.status.left_out = left_out;
+    }
+}
+
+/// Makes the jobs those of a configuration. Also returns how many targets were left out.
+fn apply(config: &Config, options: &ReloaderOptions) -> (Applied, usize) {
     if let Some(executor) = &options.executor {
         let mut allow = options.allow.clone();
         allow.denied_addresses.extend(config.denied_addresses());
         executor.set_allow(allow);
     }
-    options.scheduler.apply(config.jobs(&*options.targets))
+    let (jobs, left_out) = config.jobs_and_left_out(&*options.targets);
+    (options.scheduler.apply(jobs), left_out)
 }
 
 /// Keeps the old configuration. One line of log for each change, not for each look.

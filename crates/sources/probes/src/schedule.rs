@@ -16,6 +16,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// offset that depends on the name alone, so that the targets are spread over the interval.
 #[derive(Debug)]
 pub(crate) struct Schedule {
+    /// Interval and jitter, as they were given.
+    settings: (Duration, Duration),
     interval: Duration,
     jitter: Duration,
     tick: Instant,
@@ -25,10 +27,12 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn new(name: &str, interval: Duration, jitter: Duration, now: Instant) -> Self {
+        let settings = (interval, jitter);
         let interval = interval.max(MIN_INTERVAL);
         let mut rng = Rng::named(name);
         let tick = later(now, rng.duration_up_to(interval.min(MAX_FIRST_WAIT)));
         Self {
+            settings,
             interval,
             // A tick must not move past the next one.
             jitter: jitter.min(interval),
@@ -36,6 +40,11 @@ impl Schedule {
             due: tick,
             rng,
         }
+    }
+
+    /// Whether it was made for this interval and jitter.
+    pub(crate) fn is_for(&self, interval: Duration, jitter: Duration) -> bool {
+        self.settings == (interval, jitter)
     }
 
     pub(crate) fn due(&self) -> Instant {

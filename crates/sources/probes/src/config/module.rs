@@ -14,7 +14,8 @@ use super::reader::{Item, Section, excerpt, nearest};
 use super::steps::{dns, exec, grpc, tcp, tls, udp};
 use super::variables::Variables;
 use crate::settings::{
-    ClientTlsSettings, IpProtocol, NetworkSettings, ProbeTls, Secret, TlsVersion, compile_regexp,
+    ClientTlsSettings, IpProtocol, NetworkSettings, ProbeTls, Secret, SettingsError, TlsVersion,
+    compile_regexp,
 };
 use crate::{Module, Prober};
 
@@ -139,17 +140,17 @@ pub(super) fn tls_config(section: &Section<'_>, variables: &Variables) -> ProbeT
             &format!("write it to a file, and name that in `{file}`"),
         );
     }
-    if settings.cert_file.is_some() != settings.key_file.is_some() {
-        tls.report("`cert_file` and `key_file` belong together; set both, or none");
-    }
-    if let (Some(min), Some(max)) = (settings.min_version, settings.max_version)
-        && min > max
-    {
-        tls.report_at("min_version", "must not be higher than `max_version`");
-    }
-    let compiled = ProbeTls::new(settings).map_err(|error| tls.report(error.to_string()));
+    let compiled = ProbeTls::new(settings).map_err(|error| report(&tls, &error));
     tls.finish();
     compiled.unwrap_or_default()
+}
+
+/// Reports what a prober says of its settings.
+pub(super) fn report(section: &Section<'_>, error: &SettingsError) {
+    match error {
+        SettingsError::Invalid { setting, problem } => section.report_at(setting, problem),
+        other => section.report(other.to_string()),
+    }
 }
 
 fn tls_version(section: &Section<'_>, key: &'static str) -> Option<TlsVersion> {

@@ -70,7 +70,13 @@ impl Config {
 
     /// The jobs of all probes, at most [`MAX_JOBS`]. Targets that cannot be parsed are left out.
     pub fn jobs(&self, source: &dyn TargetSource) -> Vec<Job> {
+        self.jobs_and_left_out(source).0
+    }
+
+    /// The jobs, and how many of the discovered targets are none: not valid, or too many.
+    pub(crate) fn jobs_and_left_out(&self, source: &dyn TargetSource) -> (Vec<Job>, usize) {
         let mut jobs = Vec::new();
+        let mut left_out = 0;
         for probe in &self.probes {
             let fixed = probe.targets.iter().cloned();
             jobs.extend(fixed.map(|target| Job {
@@ -82,8 +88,10 @@ impl Config {
                 continue;
             };
             let found = source.targets(name).unwrap_or_default();
+            left_out += found.len().saturating_sub(MAX_TARGETS);
             for found in found.into_iter().take(MAX_TARGETS) {
                 let Ok(target) = Target::parse(&found.target, &probe.module.prober) else {
+                    left_out += 1;
                     continue;
                 };
                 jobs.push(Job {
@@ -93,8 +101,9 @@ impl Config {
                 });
             }
         }
+        left_out += jobs.len().saturating_sub(MAX_JOBS);
         jobs.truncate(MAX_JOBS);
-        jobs
+        (jobs, left_out)
     }
 }
 
@@ -129,6 +138,14 @@ pub(super) fn read(root: &Section<'_>, variables: &Variables, config: &mut Confi
                 section.report_at("name", "another probe has this name; rename one of them");
             }
             config.probes.push(probe);
+            let fixed: usize = config.probes.iter().map(|probe| probe.targets.len()).sum();
+            if fixed > MAX_JOBS {
+                section.report_at(
+                    "targets",
+                    format!("there are more than {MAX_JOBS} targets in all probes together"),
+                );
+                break;
+            }
         }
         section.finish();
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::http::{header_name, header_value};
-use super::module::{list, network, regexp, regexps, tls_config};
+use super::module::{list, network, regexp, regexps, report, tls_config};
 use super::reader::{Item, Section, excerpt};
 use super::tree::Value;
 use super::variables::Variables;
@@ -122,8 +122,10 @@ pub(super) fn dns(
         network: network(section, true),
         ..DnsSettings::default()
     };
-    if settings.query_name.is_empty() || settings.query_name.len() > 255 {
-        section.report_at("query_name", "must be a name of 1 to 255 characters");
+    if settings.query_name.is_empty() {
+        section.report_at("query_name", "is missing: the name to ask for");
+    } else if let Err(error) = settings.check() {
+        report(section, &error);
     }
     match section.text("transport_protocol").as_deref() {
         None | Some("udp" | "") => {}

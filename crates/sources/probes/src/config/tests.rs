@@ -44,7 +44,7 @@ modules:
       headers: {Host: example.com, Authorization: Bearer hunter2}
       http_headers:
         X-Key: {values: [a], secrets: [hunter2], files: [/run/key]}
-      body: '{}'
+      body: '{"password": "hunter2"}'
       body_size_limit: 10MB
       compression: gzip
       follow_redirects: true
@@ -79,7 +79,10 @@ modules:
     assert_eq!(settings.valid_http_versions.len(), 2);
     assert_eq!(settings.method, ::http::Method::POST);
     assert_eq!(settings.headers.len(), 5);
-    assert_eq!(settings.body.as_deref(), Some(b"{}".as_slice()));
+    assert_eq!(
+        settings.body.as_deref(),
+        Some(b"{\"password\": \"hunter2\"}".as_slice())
+    );
     assert_eq!(settings.body_size_limit, 10 << 20);
     assert_eq!(settings.compression, Some(crate::Compression::Gzip));
     assert!(!settings.follow_redirects, "the old key wins");
@@ -186,6 +189,24 @@ modules:
 }
 
 #[test]
+fn anchors_and_merge_keys_are_those_of_yaml() {
+    let config = parse(
+        "
+modules:
+  base: &base {prober: http, timeout: 5s, http: &http {method: HEAD, fail_if_ssl: true}}
+  other: {<<: *base, http: {<<: *http, method: GET}}
+",
+    );
+    let other = http(&config, "other");
+    assert!(other.fail_if_ssl);
+    assert_eq!(other.method, ::http::Method::GET);
+    assert_eq!(
+        config.module("other").unwrap().timeout,
+        Duration::from_secs(5)
+    );
+}
+
+#[test]
 fn a_probe_has_the_defaults_that_the_documentation_names() {
     let config = parse("probes: [{name: web, module: http_2xx, targets: [a.example]}]");
     let info = config.probes().next().unwrap();
@@ -250,8 +271,8 @@ fn discovered_targets_have_labels_of_their_own() {
     }
     let config =
         parse("probes: [{name: n, module: tcp_connect, targets_from: nodes, labels: {team: a}}]");
-    let jobs = config.jobs(&Nodes);
-    assert_eq!(jobs.len(), 2);
+    let (jobs, left_out) = config.jobs_and_left_out(&Nodes);
+    assert_eq!((jobs.len(), left_out), (2, 1));
     let labels: Vec<_> = jobs[1]
         .probe
         .labels

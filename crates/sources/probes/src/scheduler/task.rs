@@ -42,13 +42,12 @@ pub(super) async fn run(
     mut drain: watch::Receiver<bool>,
     status: Arc<TargetStatus>,
 ) {
-    let mut job = Arc::clone(&jobs.borrow_and_update());
-    let mut schedule = schedule_of(&job);
+    let mut schedule = schedule_of(&jobs.borrow_and_update());
     loop {
         match wait(&mut jobs, &mut drain, schedule.due()).await {
             Wake::End => return,
             Wake::Changed => {
-                change(&mut job, &jobs.borrow_and_update(), &mut schedule);
+                adapt(&mut schedule, &jobs.borrow_and_update());
                 continue;
             }
             Wake::Due => {}
@@ -61,7 +60,7 @@ pub(super) async fn run(
         // The semaphore is never closed.
         let Ok(permit) = permit else { return };
         // The job may have changed while it waited for a place.
-        job = Arc::clone(&jobs.borrow_and_update());
+        let job = Arc::clone(&jobs.borrow_and_update());
         let started = Instant::now();
         let lag = started.saturating_duration_since(schedule.due());
         let now = shared.clock.now();
@@ -80,8 +79,7 @@ pub(super) async fn run(
             shared.missed.fetch_add(missed, Ordering::Relaxed);
             status.add_missed(missed);
         }
-        let newest = Arc::clone(&jobs.borrow_and_update());
-        change(&mut job, &newest, &mut schedule);
+        adapt(&mut schedule, &jobs.borrow_and_update());
     }
 }
 
@@ -91,12 +89,9 @@ fn schedule_of(job: &Job) -> Schedule {
     Schedule::new(&name, job.probe.interval, job.probe.jitter, Instant::now())
 }
 
-/// Takes over new settings. The ticks stay where they are, unless the interval is another.
-fn change(job: &mut Arc<Job>, newest: &Arc<Job>, schedule: &mut Schedule) {
-    let ticks = |job: &Job| (job.probe.interval, job.probe.jitter);
-    let same = ticks(job) == ticks(newest);
-    *job = Arc::clone(newest);
-    if !same {
+/// The ticks stay where they are, unless the interval has become another.
+fn adapt(schedule: &mut Schedule, job: &Job) {
+    if !schedule.is_for(job.probe.interval, job.probe.jitter) {
         *schedule = schedule_of(job);
     }
 }

@@ -287,6 +287,32 @@ async fn a_new_interval_holds_from_the_next_run_on() {
     assert_eq!(harness.status("a").probe().interval, second);
 }
 
+/// The change was lost when it came while the task waited for a place.
+#[tokio::test(start_paused = true)]
+async fn a_new_interval_that_comes_while_a_run_waits_for_its_place_holds_too() {
+    let harness = Harness::new(1, &[("hung", Behaviour::Hang), ("a", QUICK)]);
+    harness.scheduler.apply(jobs(&["hung"]));
+    while harness.starts("hung").is_empty() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let second = Duration::from_secs(1);
+    let hung = || job("probe", "hung", 10 * INTERVAL);
+    harness
+        .scheduler
+        .apply(vec![hung(), job("probe", "a", second)]);
+    // The first tick of `a` passes, and the only place is taken.
+    tokio::time::sleep(2 * second).await;
+    assert!(harness.starts("a").is_empty());
+    harness
+        .scheduler
+        .apply(vec![hung(), job("probe", "a", 10 * second)]);
+    tokio::time::sleep(TIMEOUT).await;
+    let first = harness.starts("a")[0];
+    tokio::time::sleep(21 * second).await;
+    let after: Vec<_> = harness.starts("a").iter().map(|at| *at - first).collect();
+    assert!((2..=4).contains(&after.len()), "{after:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_a_failure_of_its_run_alone() {
     let harness = Harness::new(10, &[("a", Behaviour::Panic)]);

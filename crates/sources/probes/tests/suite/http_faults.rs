@@ -175,8 +175,8 @@ async fn a_huge_body_is_read_up_to_a_limit() {
 #[tokio::test]
 async fn a_compressed_bomb_is_cut() {
     use std::io::Write as _;
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    for _ in 0..512 {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    for _ in 0..80 {
         gzip.write_all(&[b'x'; 64 * 1024]).unwrap();
     }
     let bomb: std::sync::Arc<[u8]> = gzip.finish().unwrap().into();

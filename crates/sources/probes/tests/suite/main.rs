@@ -8,6 +8,7 @@ mod http;
 mod http_faults;
 mod http_tls;
 mod network;
+mod scheduled;
 mod support;
 mod tcp;
 mod tls;

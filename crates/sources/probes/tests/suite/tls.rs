@@ -172,13 +172,14 @@ async fn garbage_in_a_handshake_is_a_protocol_error() {
         b"\x15\x03\x01\x00\x02\x02\x46",
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
     ];
+    let ca = Ca::new("authority");
+    let prober = tls(ca.trusted(), Duration::ZERO);
     for garbage in cases {
         let server = Server::start(move |mut stream| async move {
             let _ = stream.write_all(garbage).await;
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         });
         let server = server.await;
-        let prober = tls(Ca::new("authority").trusted(), Duration::ZERO);
         let outcome = handshake(&prober, &server).await;
         assert_failure(&outcome, Reason::TlsProtocol, Phase::Tls);
     }
@@ -186,7 +187,8 @@ async fn garbage_in_a_handshake_is_a_protocol_error() {
 
 #[tokio::test]
 async fn a_handshake_that_ends_early_or_never_says_which() {
-    let prober = tls(Ca::new("authority").trusted(), Duration::ZERO);
+    let ca = Ca::new("authority");
+    let prober = tls(ca.trusted(), Duration::ZERO);
     let closing = Server::start(|stream| async move { drop(stream) }).await;
     let outcome = handshake(&prober, &closing).await;
     let reason = outcome.failure.as_ref().unwrap().reason;

@@ -57,7 +57,7 @@ fn records_are_written_as_in_zone_files() {
             "example.com.\t300\tIN\tCNAME\tw\\.w.example.com.",
             "example.com.\t300\tIN\tMX\t10 example.com.",
             "example.com.\t300\tIN\tSRV\t1 2 53 example.com.",
-            "example.com.\t300\tIN\tTXT\t\"a\\\"b\\000\"",
+            "example.com.\t300\tIN\tTXT\t\"a\\\"b\\001\" \"\"",
             "example.com.\t300\tIN\tSOA\tns.example.com. h.example.com. 7 0 0 0 0",
             "example.com.\t300\tIN\tCAA\t0 issue \"pki.example\"",
             ".\t300\tIN\tTYPE65280\t\\# 2 01ab",

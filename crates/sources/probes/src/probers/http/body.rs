@@ -45,7 +45,12 @@ impl HttpSettings {
             limit => limit,
         };
         let is_kept = has_rules || compression.is_some();
-        let mut body = read(run, exchange, limit, is_kept).await?;
+        // A small body is larger compressed than it is.
+        let read_limit = match compression {
+            Some(_) => limit.max(Self::DEFAULT_BODY_LIMIT),
+            None => limit,
+        };
+        let mut body = read(run, exchange, read_limit, is_kept).await?;
         if let Some(compression) = compression {
             body = decompressed(&body, compression, limit).map_err(|error| {
                 let message = format!("the body cannot be decompressed: {error}");
