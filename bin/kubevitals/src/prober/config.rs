@@ -11,8 +11,8 @@ use kubevitals_inventory::{AddonRules, ApplyTo, SelectorRule};
 use kubevitals_model::{GoDuration, LabelSelector};
 use kubevitals_probes::BUILTIN_PROBES;
 
-use super::flags::{AddonFlags, AddonRule, ModeName, ProberFlags, ProviderName, StandbyFlags};
-use super::providers::{GcmChoice, ProviderSettings};
+use super::flags::{AddonFlags, AddonRule, ModeName, ProberFlags, StandbyFlags};
+use super::providers::ProviderSettings;
 
 /// Reads a variable of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -330,30 +330,5 @@ fn no_node_name() -> InvalidSetting {
         value: String::new(),
         problem: "node mode needs the name of its node".to_owned(),
         advice: "set NODE_NAME from spec.nodeName, or --node-name".to_owned(),
-    }
-}
-
-impl ProviderSettings {
-    fn new(
-        flags: &ProberFlags,
-        prefix: &str,
-        interval: Duration,
-        get: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, InvalidSetting> {
-        let chosen = &flags.reports.provider;
-        let has = |provider| chosen.contains(&provider);
-        let gcm = if has(ProviderName::Gcm) {
-            GcmChoice::Always
-        } else if chosen.is_empty() {
-            GcmChoice::OnGke
-        } else {
-            GcmChoice::Never
-        };
-        Self::read(flags, prefix, interval, gcm, has(ProviderName::Otlp), get).map(|settings| {
-            Self {
-                jsonl: has(ProviderName::Jsonl),
-                ..settings
-            }
-        })
     }
 }

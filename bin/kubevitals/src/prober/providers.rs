@@ -22,7 +22,7 @@ use kubevitals_prober::{
 use kubevitals_sink::{DataPoint, Sink, SinkCounts, SinkMetrics};
 use kubevitals_telemetry::{Health, Metrics, Probe, Status};
 
-use super::flags::ProberFlags;
+use super::flags::{ProberFlags, ProviderName};
 use crate::process::TaskSet;
 use crate::proxy;
 
@@ -34,7 +34,7 @@ const LINES_BUFFER: usize = 8 << 20;
 
 /// Whether to report to Cloud Monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GcmChoice {
+enum GcmChoice {
     Always,
     /// If the metadata server knows a cluster.
     OnGke,
@@ -44,7 +44,7 @@ pub(super) enum GcmChoice {
 /// Settings of all providers.
 #[derive(Debug, Clone)]
 pub(super) struct ProviderSettings {
-    pub(super) gcm: GcmChoice,
+    gcm: GcmChoice,
     place: PlaceSource,
     endpoint: Uri,
     certificate: Option<PathBuf>,
@@ -81,14 +81,22 @@ impl PointQueue for Lines {
 }
 
 impl ProviderSettings {
-    pub(super) fn read(
+    pub(super) fn new(
         flags: &ProberFlags,
         prefix: &str,
         interval: Duration,
-        gcm: GcmChoice,
-        otlp: bool,
         get: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, InvalidSetting> {
+        let chosen = &flags.reports.provider;
+        let has = |provider| chosen.contains(&provider);
+        let gcm = if has(ProviderName::Gcm) {
+            GcmChoice::Always
+        } else if chosen.is_empty() {
+            GcmChoice::OnGke
+        } else {
+            GcmChoice::Never
+        };
+        let otlp = has(ProviderName::Otlp);
         let endpoint = &flags.gcm.gcm_endpoint;
         let cluster = flags.gcm.gcm_cluster.clone();
         let cluster_name = cluster.clone().or_else(|| get("CLUSTER_NAME"));
@@ -110,7 +118,7 @@ impl ProviderSettings {
             prefix: format!("workload.googleapis.com/{}", prefix.trim_matches('/')),
             interval,
             otlp: otlp.then(|| otlp_settings(flags, get)).transpose()?,
-            jsonl: false,
+            jsonl: has(ProviderName::Jsonl),
             resource: resource.into_iter().collect(),
         })
     }
