@@ -84,6 +84,10 @@ const MAY_BE_EMPTY: &[(&str, &str)] = &[
         "no receiver of traces is configured",
     ),
     (
+        "itself.json: Virtual nodes",
+        "the release runs no virtual node",
+    ),
+    (
         "itself.json: Duration of reviews, p99",
         "open paths need no review",
     ),
