@@ -59,7 +59,10 @@ const RIGHTS: [(&str, &[&str]); 5] = [
             "list,watch /pods",
         ],
     ),
-    ("prober-node", &["get,list,watch /nodes,pods"]),
+    (
+        "prober-node",
+        &["get,list,watch /nodes,pods", "get /nodes/healthz"],
+    ),
 ];
 
 /// The rights of a DaemonSet that reads nodes.

@@ -298,7 +298,8 @@ fn every_alert_says_what_is_wrong_and_has_a_section_in_the_documents() {
     }
     // Headings of groups have several words, or begin like no alert.
     let is_alert = |section: &&String| {
-        let begins_like_one = section.starts_with("kubevitals") || section.starts_with("pod");
+        let beginnings = ["addon", "kubevitals", "node", "pod", "probe"];
+        let begins_like_one = beginnings.iter().any(|one| section.starts_with(one));
         begins_like_one && !section.contains('-')
     };
     let extra: Vec<&String> = sections
