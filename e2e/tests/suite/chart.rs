@@ -295,10 +295,6 @@ async fn wrong_values_are_rejected_with_the_reason() -> anyhow::Result<()> {
             "exclude each other",
         ),
         (
-            json!({"prober": {"enabled": true, "config": {"probes": []}, "existingConfigMap": "probes"}}),
-            "exclude each other",
-        ),
-        (
             json!({"prober": {"enabled": true, "providers": ["stackdriver"]}}),
             "providers",
         ),

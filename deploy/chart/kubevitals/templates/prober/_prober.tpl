@@ -4,12 +4,23 @@
 {{- include "kubevitals.fullname" . }}-prober
 {{- end -}}
 
-{{- define "kubevitals.prober.readsProbes" -}}
-{{- if or .Values.prober.config .Values.prober.existingConfigMap }}true{{ end -}}
-{{- end -}}
-
-{{- define "kubevitals.prober.configMap" -}}
-{{- default (printf "%s-prober" (include "kubevitals.fullname" .)) .Values.prober.existingConfigMap -}}
+{{/* The files of probes of a mode, as a map. Input: root, component. */}}
+{{- define "kubevitals.prober.files" -}}
+{{- with .root.Values.prober.config }}
+both.yaml: |
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if eq .component "prober" }}
+{{- with .root.Values.prober.clusterConfig }}
+cluster.yaml: |
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- else }}
+{{- with .root.Values.prober.node.config }}
+node.yaml: |
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Workload Identity of GKE. */}}
@@ -19,37 +30,57 @@ iam.gke.io/gcp-service-account: {{ . }}
 {{- end -}}
 {{- end -}}
 
-{{/* Flags of both modes. */}}
+{{/* Flags of both modes. Input: root, component. */}}
 {{- define "kubevitals.prober.commonArgs" -}}
-{{- with .Values.prober -}}
-{{- range .providers }}
-- --provider={{ . }}
+{{- $prober := .root.Values.prober -}}
+{{- with $prober.providers }}
+- --provider={{ join "," . }}
 {{- end }}
-- --listen-address=0.0.0.0:{{ int .containerPort }}
-{{- with .reportInterval }}
+- --listen-address=0.0.0.0:{{ int $prober.containerPort }}
+{{- with $prober.reportInterval }}
 - --report-interval={{ . }}
 {{- end }}
-{{- with .metricPrefix }}
+{{- with $prober.metricPrefix }}
 - --metric-prefix={{ . }}
 {{- end }}
-{{- if include "kubevitals.prober.readsProbes" $ }}
-- --probes=/etc/kubevitals/probes/probes.yaml
+- --addon-namespace={{ join "," $prober.addons.namespaces }}
+{{- with $prober.addons.rules }}
+- --addon-rules={{ . }}
 {{- end }}
-{{- with .gcm.projectId }}
+{{- range $prober.addons.selectors }}
+- --addon={{ . }}
+{{- end }}
+{{- if include "kubevitals.prober.files" . }}
+- --probes=/etc/kubevitals/probes
+{{- end }}
+{{- if $prober.existingConfigMap }}
+- --probes=/etc/kubevitals/more-probes
+{{- end }}
+{{- with $prober.gcm.projectId }}
 - --gcm-project={{ . }}
 {{- end }}
-{{- with .gcm.location }}
+{{- with $prober.gcm.location }}
 - --gcm-location={{ . }}
 {{- end }}
-{{- with .gcm.clusterName }}
+{{- with $prober.gcm.clusterName }}
 - --gcm-cluster={{ . }}
 {{- end }}
+{{- with $prober.otlp.endpoint }}
+- --otlp-endpoint={{ . }}
+{{- end }}
+{{- with $prober.otlp.protocol }}
+- --otlp-protocol={{ . }}
 {{- end }}
 {{- end -}}
 
 {{- define "kubevitals.prober.args" -}}
 - --mode=cluster
-{{- include "kubevitals.prober.commonArgs" . }}
+{{- include "kubevitals.prober.commonArgs" (dict "root" . "component" "prober") }}
+{{- if .Values.prober.node.enabled }}
+- --node-prober-selector=app.kubernetes.io/instance={{ .Release.Name }},app.kubernetes.io/component=prober-node
+{{- else }}
+- --node-prober-selector=
+{{- end }}
 - --leader-elect-resource-name={{ include "kubevitals.prober.lease" . }}
 {{- with .Values.prober.defaultArgs }}
 {{ toYaml . }}
@@ -61,7 +92,7 @@ iam.gke.io/gcp-service-account: {{ . }}
 
 {{- define "kubevitals.prober-node.args" -}}
 - --mode=node
-{{- include "kubevitals.prober.commonArgs" . }}
+{{- include "kubevitals.prober.commonArgs" (dict "root" . "component" "prober-node") }}
 - --node-name=$(NODE_NAME)
 {{- with .Values.prober.node.mesh }}
 {{- if .enabled }}
@@ -81,14 +112,6 @@ iam.gke.io/gcp-service-account: {{ . }}
     fieldRef:
       fieldPath: {{ $path }}
 {{- end }}
-{{- with .Values.prober.otlp.endpoint }}
-- name: OTEL_EXPORTER_OTLP_ENDPOINT
-  value: {{ . | quote }}
-{{- end }}
-{{- with .Values.prober.otlp.protocol }}
-- name: OTEL_EXPORTER_OTLP_PROTOCOL
-  value: {{ . | quote }}
-{{- end }}
 {{- with .Values.prober.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -100,27 +123,53 @@ iam.gke.io/gcp-service-account: {{ . }}
   protocol: TCP
 {{- end -}}
 
-{{/* A folder, not a file: the kubelet replaces the files of a folder when the ConfigMap changes. */}}
-{{- define "kubevitals.prober.mounts" -}}
-{{- if include "kubevitals.prober.readsProbes" . }}
+{{/* Folders, not files: the kubelet replaces the files of a folder when the ConfigMap changes. Input: root, component. */}}
+{{- define "kubevitals.prober.modeMounts" -}}
+{{- if include "kubevitals.prober.files" . }}
 - name: probes
   mountPath: /etc/kubevitals/probes
   readOnly: true
 {{- end }}
-{{- with .Values.prober.extraVolumeMounts }}
+{{- if .root.Values.prober.existingConfigMap }}
+- name: more-probes
+  mountPath: /etc/kubevitals/more-probes
+  readOnly: true
+{{- end }}
+{{- with .root.Values.prober.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
-{{- define "kubevitals.prober.volumes" -}}
-{{- if include "kubevitals.prober.readsProbes" . }}
+{{- define "kubevitals.prober.modeVolumes" -}}
+{{- if include "kubevitals.prober.files" . }}
 - name: probes
   configMap:
-    name: {{ include "kubevitals.prober.configMap" . }}
+    name: {{ include "kubevitals.fullname" .root }}-{{ .component }}
 {{- end }}
-{{- with .Values.prober.extraVolumes }}
+{{- with .root.Values.prober.existingConfigMap }}
+- name: more-probes
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with .root.Values.prober.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- define "kubevitals.prober.mounts" -}}
+{{ include "kubevitals.prober.modeMounts" (dict "root" . "component" "prober") }}
+{{- end -}}
+
+{{- define "kubevitals.prober.volumes" -}}
+{{ include "kubevitals.prober.modeVolumes" (dict "root" . "component" "prober") }}
+{{- end -}}
+
+{{- define "kubevitals.prober-node.mounts" -}}
+{{ include "kubevitals.prober.modeMounts" (dict "root" . "component" "prober-node") }}
+{{- end -}}
+
+{{- define "kubevitals.prober-node.volumes" -}}
+{{ include "kubevitals.prober.modeVolumes" (dict "root" . "component" "prober-node") }}
 {{- end -}}
 
 {{/* For a Prometheus without the operator. */}}
@@ -145,8 +194,6 @@ prometheus.io/port: {{ .Values.prober.containerPort | quote }}
 {{/* What the node mode has in common with the cluster mode. */}}
 {{- define "kubevitals.prober-node.env" -}}{{ include "kubevitals.prober.env" . }}{{- end -}}
 {{- define "kubevitals.prober-node.ports" -}}{{ include "kubevitals.prober.ports" . }}{{- end -}}
-{{- define "kubevitals.prober-node.mounts" -}}{{ include "kubevitals.prober.mounts" . }}{{- end -}}
-{{- define "kubevitals.prober-node.volumes" -}}{{ include "kubevitals.prober.volumes" . }}{{- end -}}
 {{- define "kubevitals.prober-node.annotations" -}}{{ include "kubevitals.prober.annotations" . }}{{- end -}}
 {{- define "kubevitals.prober-node.ingress" -}}{{ include "kubevitals.prober.ingress" . }}{{- end -}}
 {{- define "kubevitals.prober-node.egress" -}}{{ include "kubevitals.prober.egress" . }}{{- end -}}
