@@ -54,14 +54,14 @@ const RIGHTS: [(&str, &[&str]); 5] = [
         &[
             "list,watch /nodes",
             "list,watch apps/daemonsets,deployments",
-            "get,list metrics.k8s.io/pods",
+            "list metrics.k8s.io/pods",
             "get,update coordination.k8s.io/leases [NAME]",
             "list,watch /pods",
         ],
     ),
     (
         "prober-node",
-        &["get,list,watch /nodes,pods", "get /nodes/healthz"],
+        &["list,watch /nodes", "list,watch /pods", "get /nodes/healthz"],
     ),
 ];
 

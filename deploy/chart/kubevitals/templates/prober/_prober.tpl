@@ -94,11 +94,6 @@ iam.gke.io/gcp-service-account: {{ . }}
 - --mode=node
 {{- include "kubevitals.prober.commonArgs" (dict "root" . "component" "prober-node") }}
 - --node-name=$(NODE_NAME)
-{{- with .Values.prober.node.mesh }}
-{{- if .enabled }}
-- --mesh-peers={{ int .peers }}
-{{- end }}
-{{- end }}
 {{- with .Values.prober.node.args }}
 {{ toYaml . }}
 {{- end }}
@@ -180,7 +175,7 @@ prometheus.io/port: {{ .Values.prober.containerPort | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Probes of the kubelet, Prometheus, peers of the mesh. */}}
+{{/* Probes of the kubelet, Prometheus, requests of `/probe`. */}}
 {{- define "kubevitals.prober.ingress" -}}
 - ports:
     - port: {{ int .Values.prober.containerPort }}
