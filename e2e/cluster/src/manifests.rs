@@ -47,7 +47,7 @@ struct Plain {
     about: &'static str,
 }
 
-const PLAIN: [Plain; 4] = [
+const PLAIN: [Plain; 5] = [
     Plain {
         paths: &["server.yaml", "kustomize/base/server.yaml"],
         values: "transitions.enabled=false",
@@ -85,6 +85,19 @@ const PLAIN: [Plain; 4] = [
 #
 # An unprivileged process on each node that reads files of the node and changes nothing. It needs hostPID and two
 # hostPath volumes, which a namespace admits that enforces no Pod Security Standard, or `privileged`.
+",
+    },
+    Plain {
+        paths: &["prober.yaml"],
+        values: "prober.enabled=true,server.enabled=false,transitions.enabled=false",
+        kind: None,
+        about: "\
+# kubevitals prober: the health of nodes and addons, and probes of connections, for Prometheus.
+#
+#   kubectl apply -f deploy/prober.yaml
+#
+# A Deployment that counts nodes and addons, of which the leader reports, and a pod on each node that reports of its
+# addons and restarts. They read nodes, pods and workloads, own one Lease, and change nothing else.
 ",
     },
     Plain {

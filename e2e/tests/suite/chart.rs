@@ -295,6 +295,10 @@ async fn wrong_values_are_rejected_with_the_reason() -> anyhow::Result<()> {
             "exclude each other",
         ),
         (
+            json!({"prober": {"enabled": true, "providers": ["stackdriver"]}}),
+            "providers",
+        ),
+        (
             json!({"combined": true, "server": {"enabled": false}, "transitions": {"enabled": false}}),
             "at least one enabled role",
         ),

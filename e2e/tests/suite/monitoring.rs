@@ -84,6 +84,10 @@ const MAY_BE_EMPTY: &[(&str, &str)] = &[
         "no receiver of traces is configured",
     ),
     (
+        "itself.json: Virtual nodes",
+        "the release runs no virtual node",
+    ),
+    (
         "itself.json: Duration of reviews, p99",
         "open paths need no review",
     ),
@@ -146,11 +150,14 @@ const MAY_BE_EMPTY: &[(&str, &str)] = &[
         "no container restarts",
     ),
     ("pod-starts.json: Time to end", "no pod is deleted"),
+    ("prober.json: ", "the release runs no prober"),
+    ("prober.yaml: kubevitals:", "the release runs no prober"),
 ];
 
-/// Alerts whose expressions may hold for a moment after an installation; each waits ten minutes
-/// before it fires.
-const MAY_HOLD: [&str; 2] = [
+/// Alerts whose expressions may hold for a moment after an installation, each of which waits ten
+/// minutes before it fires, or that a role is missing.
+const MAY_HOLD: [&str; 3] = [
+    "prober.yaml: KubevitalsProberAbsent",
     "server.yaml: KubevitalsMetricsApiErrors",
     "server.yaml: KubevitalsPodsWithoutUsage",
 ];

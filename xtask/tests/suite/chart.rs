@@ -10,7 +10,7 @@ use crate::read;
 const CHART: &str = "deploy/chart/kubevitals";
 
 /// The rights that each role needs, as `VERBS GROUP/RESOURCES [NAMES]`. Its accounts have no other.
-const RIGHTS: [(&str, &[&str]); 3] = [
+const RIGHTS: [(&str, &[&str]); 5] = [
     (
         "server",
         &[
@@ -48,6 +48,20 @@ const RIGHTS: [(&str, &[&str]); 3] = [
             "list /services",
             "create,get,update coordination.k8s.io/leases",
         ],
+    ),
+    (
+        "prober",
+        &[
+            "list,watch /nodes",
+            "list,watch apps/daemonsets,deployments",
+            "list metrics.k8s.io/pods",
+            "get,update coordination.k8s.io/leases [NAME]",
+            "list,watch /pods",
+        ],
+    ),
+    (
+        "prober-node",
+        &["list,watch /nodes", "list,watch /pods", "get /nodes/healthz"],
     ),
 ];
 
@@ -117,6 +131,7 @@ fn the_version_is_that_of_the_workspace() {
     let repository = text(&values, "/image/repository");
     for file in [
         "deploy/node.yaml",
+        "deploy/prober.yaml",
         "deploy/server.yaml",
         "deploy/transitions.yaml",
     ] {
@@ -387,6 +402,47 @@ fn a_virtual_node_has_the_name_of_its_pod() {
         }
     }
     assert!(seen > 0, "no virtual node is rendered");
+}
+
+/// A node without a prober is a silent node: taints must not keep it away.
+#[test]
+fn a_prober_runs_on_every_node_and_knows_which() {
+    let mut seen = 0;
+    for file in manifests() {
+        for object in objects(&file) {
+            let container = "/spec/template/spec/containers/0";
+            let arguments = texts(&object, &format!("{container}/args"));
+            if arguments.first() != Some(&"prober") {
+                continue;
+            }
+            if arguments.contains(&"--mode=cluster") {
+                assert_eq!(text(&object, "/kind"), "Deployment", "{file}");
+                continue;
+            }
+            seen += 1;
+            assert!(arguments.contains(&"--mode=node"), "{file}: {arguments:?}");
+            assert_eq!(text(&object, "/kind"), "DaemonSet", "{file}");
+            let tolerated = items(&object, "/spec/template/spec/tolerations");
+            assert_eq!(tolerated, [serde_json::json!({"operator": "Exists"})]);
+            let fields: BTreeMap<&str, &str> = items(&object, &format!("{container}/env"))
+                .iter()
+                .map(|variable| {
+                    let path = text(variable, "/valueFrom/fieldRef/fieldPath");
+                    (text(variable, "/name"), path)
+                })
+                .collect();
+            for (name, path) in [
+                ("NODE_NAME", "spec.nodeName"),
+                ("NODE_IP", "status.hostIP"),
+                ("POD_IP", "status.podIP"),
+                ("POD_NAME", "metadata.name"),
+                ("POD_NAMESPACE", "metadata.namespace"),
+            ] {
+                assert_eq!(fields.get(name), Some(&path), "{file}: {name}");
+            }
+        }
+    }
+    assert!(seen > 2, "{seen} probers of nodes");
 }
 
 #[test]

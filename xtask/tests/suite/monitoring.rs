@@ -27,6 +27,14 @@ const TARGET_LABELS: [&str; 2] = ["instance", "job"];
 /// Functions of counters.
 const RATES: [&str; 3] = ["rate", "irate", "increase"];
 
+/// Sections of the reference that no run writes: the heading, the prefix of names, and the file
+/// that registers them.
+const REGISTERED: [(&str, &str, &str); 1] = [(
+    "## A virtual node",
+    "kubevitals_node_",
+    "crates/node/virtual/src/metrics.rs",
+)];
+
 /// The link of an alert, up to the name of its section.
 const RUNBOOKS: &str = "https://github.com/kubevitals/kubevitals/blob/main/docs/alerts.md#";
 
@@ -87,6 +95,22 @@ fn own_metrics() -> BTreeMap<String, Metric> {
         .collect();
     assert!(metrics.len() > 80, "{metrics:#?}");
     metrics
+}
+
+/// The names and help texts that a file registers: `registry.gauge("name", "help")`.
+fn registered(file: &str) -> BTreeMap<String, String> {
+    let text = read(file);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    // A string that goes on in the next line.
+    let text = words.join(" ").replace("\\ ", "");
+    let calls = text.split("registry.").skip(1);
+    let names = calls.filter_map(|call| {
+        let (_, arguments) = call.split_once('(')?;
+        let mut strings = arguments.trim_start().strip_prefix('"')?.split('"');
+        let (name, comma, help) = (strings.next()?, strings.next()?, strings.next()?);
+        (comma.trim() == ",").then(|| (name.to_owned(), help.to_owned()))
+    });
+    names.collect()
 }
 
 /// The metrics of a kubelet, as one was recorded.
@@ -208,6 +232,30 @@ fn every_metric_and_label_of_a_query_exists() {
 }
 
 #[test]
+fn sections_of_the_reference_have_what_the_code_registers() {
+    let text = read("docs/reference/metrics.md");
+    for (heading, prefix, file) in REGISTERED {
+        let (_, section) = text.split_once(heading).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let documented: BTreeMap<String, String> = rows
+            .map(|row| {
+                let cells: Vec<&str> = row.split(" | ").collect();
+                let name = cells[0].trim_matches(['|', ' ', '`']);
+                let name = name.strip_prefix(prefix).unwrap();
+                let name = match cells[1] {
+                    "counter" => name.strip_suffix("_total").unwrap(),
+                    _ => name,
+                };
+                let help = cells[3].trim_end_matches([' ', '|']);
+                (name.to_owned(), help.to_owned())
+            })
+            .collect();
+        assert_eq!(documented, registered(file), "{heading}");
+    }
+}
+
+#[test]
 fn every_alert_has_a_firing_and_a_quiet_test() {
     for (file, rules) in rules(&root()) {
         let name = file.file_name().unwrap().to_str().unwrap();
@@ -250,7 +298,8 @@ fn every_alert_says_what_is_wrong_and_has_a_section_in_the_documents() {
     }
     // Headings of groups have several words, or begin like no alert.
     let is_alert = |section: &&String| {
-        let begins_like_one = section.starts_with("kubevitals") || section.starts_with("pod");
+        let beginnings = ["addon", "kubevitals", "node", "pod", "probe"];
+        let begins_like_one = beginnings.iter().any(|one| section.starts_with(one));
         begins_like_one && !section.contains('-')
     };
     let extra: Vec<&String> = sections

@@ -28,9 +28,9 @@
 {{- join "," $roles -}}
 {{- end -}}
 
-{{/* The component that runs a role; `node` never shares a process. Input: root, role. */}}
+{{/* The component that runs a role, which is another than its own if it shares a process. Input: root, role. */}}
 {{- define "kubevitals.component" -}}
-{{- ternary "combined" .role (and .root.Values.combined (ne .role "node")) -}}
+{{- ternary "combined" .role (and .root.Values.combined (has .role (list "server" "transitions"))) -}}
 {{- end -}}
 
 {{/* Labels of an object. Input: root; component and labels are optional. */}}
@@ -63,7 +63,8 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/*
 The values of a component, as YAML: the section of its role, completed by the top level. The server has no section of
-its own; `combined` has that of its first role. Input: root, component.
+its own; `combined` has that of its first role; `prober-node` has the section `node` of the prober. Input: root,
+component.
 */}}
 {{- define "kubevitals.settings" -}}
 {{- $role := .component -}}
@@ -73,7 +74,13 @@ its own; `combined` has that of its first role. Input: root, component.
 {{- toYaml $top -}}
 {{- else -}}
 {{- $own := dict "hostNetwork" dict -}}
-{{- range $key, $value := index .root.Values $role -}}
+{{- $section := index .root.Values $role -}}
+{{- if eq $role "prober-node" -}}
+{{- $section = .root.Values.prober.node -}}
+{{- /* A drain does not evict pods of a DaemonSet, and each node has one. */ -}}
+{{- $own = dict "hostNetwork" dict "podDisruptionBudget" dict "topologySpreadConstraints" list -}}
+{{- end -}}
+{{- range $key, $value := $section -}}
 {{- if not (kindIs "invalid" $value) -}}{{- $_ := set $own $key $value -}}{{- end -}}
 {{- end -}}
 {{- $settings := dict -}}

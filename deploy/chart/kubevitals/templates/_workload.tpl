@@ -2,7 +2,8 @@
 A ServiceAccount, a workload, a PodDisruptionBudget and a NetworkPolicy for one component. Each role of it has the
 templates `kubevitals.ROLE.args`, `.env`, `.ports`, `.mounts`, `.volumes`, `.ingress` and `.egress`, which are lists, and
 `.annotations` of the pods, which is a map; all may be empty. Input: root, component, roles; optional are `kind`
-(`Deployment`), `serviceName` of a StatefulSet, and `pod`, which are more fields of the pods.
+(`Deployment`), `command` (the subcommand, if it is not the component), `serviceName` of a StatefulSet, `pod`, which are
+more fields of the pods, and `accountAnnotations`.
 */}}
 {{- define "kubevitals.workload" -}}
 {{- $root := .root -}}
@@ -33,7 +34,7 @@ metadata:
   namespace: {{ include "kubevitals.namespace" $root }}
   labels:
     {{- $labels | nindent 4 }}
-  {{- with $settings.serviceAccount.annotations }}
+  {{- with mergeOverwrite (dict) (default (dict) .accountAnnotations) $settings.serviceAccount.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -137,7 +138,7 @@ spec:
             - run
             - --roles={{ join "," .roles }}
             {{- else }}
-            - {{ $component }}
+            - {{ default $component .command }}
             {{- end }}
             {{- toYaml $parts.args | nindent 12 }}
           {{- with $parts.env }}

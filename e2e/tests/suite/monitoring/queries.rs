@@ -108,7 +108,7 @@ pub(crate) fn queries(root: &Path) -> Vec<Query> {
 /// Replaces the variables of Grafana by what they stand for when nothing is selected.
 fn without_variables(expr: &str) -> String {
     let mut expr = expr.replace("$__rate_interval", "1m");
-    for variable in ["node", "namespace", "workload", "job"] {
+    for variable in ["node", "namespace", "workload", "job", "nodepool", "probe"] {
         expr = expr.replace(&format!("\"${variable}\""), "\".*\"");
     }
     assert!(!expr.contains('$'), "an unknown variable: {expr}");
