@@ -1,7 +1,6 @@
 //! client-go's metrics for programs built on kube.
 //!
 //! ```no_run
-//! # #[cfg(feature = "prometheus")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let registry = kube_client_metrics::Registry::new();
 //! let client = kube_client_metrics::client(kube::Config::infer().await?, &registry)?;
@@ -71,7 +70,6 @@
 #![warn(missing_docs)]
 
 mod body;
-#[cfg(any(feature = "opentelemetry", feature = "prometheus"))]
 mod bounds;
 mod call;
 mod classifier;
@@ -86,10 +84,9 @@ mod layer;
 mod leader;
 #[cfg(feature = "opentelemetry")]
 pub mod opentelemetry;
-#[cfg(feature = "prometheus")]
-pub mod prometheus;
 mod recording;
 pub mod reflector;
+pub mod registry;
 mod request_info;
 
 #[cfg(feature = "opentelemetry")]
@@ -105,5 +102,4 @@ pub use layer::{
     Measured, MeasuredFuture, MeasuredRetry, MetricsLayer, RetryFuture, RetryMetricsLayer,
 };
 pub use leader::LeaderStatus;
-#[cfg(feature = "prometheus")]
-pub use prometheus::Registry;
+pub use registry::{Format, Registry};
