@@ -76,6 +76,7 @@ mod classifier;
 mod client;
 #[cfg(feature = "connect")]
 pub mod connect;
+pub mod controller;
 pub mod credentials;
 mod endpoint;
 mod error;
@@ -84,6 +85,7 @@ mod layer;
 mod leader;
 #[cfg(feature = "opentelemetry")]
 pub mod opentelemetry;
+mod rate_limit;
 mod recording;
 pub mod reflector;
 pub mod registry;
@@ -94,7 +96,7 @@ pub use self::opentelemetry::OpenTelemetry;
 pub use body::MeasuredBody;
 pub use call::{Call, Code, HttpMethod, Verb};
 pub use classifier::Classifier;
-pub use client::{builder, client, instrument};
+pub use client::{ClientOptions, client};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use hooks::{Hooks, global, register};
@@ -102,4 +104,5 @@ pub use layer::{
     Measured, MeasuredFuture, MeasuredRetry, MetricsLayer, RetryFuture, RetryMetricsLayer,
 };
 pub use leader::LeaderStatus;
+pub use rate_limit::{RateLimitLayer, RateLimited, RateLimitedFuture, RateLimiter};
 pub use registry::{Format, Registry};

@@ -67,15 +67,7 @@ impl Recording {
         if meter.hooks.is_idle() {
             return None;
         }
-        let mut call = meter.classifier.call(request.method(), request.uri());
-        let head = RequestHead {
-            method: request.method(),
-            uri: request.uri(),
-            headers: request.headers(),
-            extensions: request.extensions(),
-        };
-        let context = &meter.hooks.request_context;
-        context.capture(&head, &mut call.context);
+        let call = call_of(&meter.classifier, &meter.hooks, request);
         let started = Instant::now();
         Some(Self {
             expects: expected_stream(&call, request),
@@ -237,6 +229,19 @@ impl Drop for Recording {
             Phase::Waiting { .. } | Phase::Over => {}
         }
     }
+}
+
+/// Describes a request, with what the program captures of it.
+pub(crate) fn call_of<B>(classifier: &Classifier, hooks: &Hooks, request: &Request<B>) -> Call {
+    let mut call = classifier.call(request.method(), request.uri());
+    let head = RequestHead {
+        method: request.method(),
+        uri: request.uri(),
+        headers: request.headers(),
+        extensions: request.extensions(),
+    };
+    hooks.request_context.capture(&head, &mut call.context);
+    call
 }
 
 /// The kind of stream that a successful response will be.

@@ -15,7 +15,7 @@ use hyper_util::client::legacy::Builder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt as _, DynBody};
-use kube_client_metrics::Hooks;
+use kube_client_metrics::{ClientOptions, Hooks};
 use rustls_pki_types::ServerName;
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
@@ -54,8 +54,9 @@ pub fn api_client_with(
         return kube_client_metrics::client(config, hooks.clone()).map_err(failed);
     }
     let stack = stack(&config, timeouts)?;
-    let builder = kube_client_metrics::instrument(&config, stack, hooks);
-    Ok(builder.map_err(failed)?.build())
+    let options = ClientOptions::new(hooks.clone());
+    let builder = options.instrument(&config, stack).map_err(failed)?;
+    Ok(builder.build())
 }
 
 /// kube's stack, without its log and with other connections.
