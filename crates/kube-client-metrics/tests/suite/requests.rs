@@ -149,10 +149,7 @@ async fn a_dropped_body_is_a_cancelled_request() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_body_need_not_be_read() {
     let calls = Recorder::default();
-    let layer = kube_client_metrics::MetricsLayer::new(
-        calls.hooks(),
-        kube_client_metrics::Classifier::new("cluster"),
-    );
+    let layer = MetricsLayer::new(calls.hooks(), Classifier::new("cluster"));
     let service = tower::Layer::layer(
         &layer,
         tower::service_fn(async |_: http::Request<String>| {
