@@ -65,6 +65,11 @@ async fn the_example_reports_its_queue_lists_and_watches() {
     assert!(queue("retries_total") >= 8.0, "{text}");
     // The queue was closed with the controller.
     assert!(queue("depth").abs() < f64::EPSILON, "{text}");
+    let reconciled = |family: &str| value(&text, &format!("controller_runtime_{family}"));
+    assert!(reconciled("reconcile_time_seconds_count{controller=\"configmaps\"}") >= 10.0);
+    let later = "reconcile_total{controller=\"configmaps\",result=\"requeue_after\"}";
+    assert!(reconciled(later) >= 1.0, "{text}");
+    assert!(reconciled("max_concurrent_reconciles{controller=\"configmaps\"}") >= 4.0);
     let watches = value(
         &text,
         "kube_client_reflector_watches_total{name=\"configmaps\"}",
