@@ -80,6 +80,8 @@ pub mod controller;
 pub mod credentials;
 mod endpoint;
 mod error;
+#[cfg(feature = "metrics")]
+pub mod facade;
 pub mod hooks;
 mod layer;
 mod leader;
@@ -99,6 +101,8 @@ pub use classifier::Classifier;
 pub use client::{ClientOptions, client};
 pub use endpoint::Endpoint;
 pub use error::Error;
+#[cfg(feature = "metrics")]
+pub use facade::Facade;
 pub use hooks::{Hooks, global, register};
 pub use layer::{
     Measured, MeasuredFuture, MeasuredRetry, MetricsLayer, RetryFuture, RetryMetricsLayer,

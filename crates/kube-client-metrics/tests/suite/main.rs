@@ -12,6 +12,8 @@ mod classify;
 mod concurrency;
 #[cfg(feature = "runtime")]
 mod controllers;
+#[cfg(feature = "metrics")]
+mod facade;
 mod families;
 mod global;
 mod harness;
