@@ -99,12 +99,12 @@ impl Reconciling {
 
 impl Drop for Reconciling {
     fn drop(&mut self) {
-        let result = self
-            .result
-            .unwrap_or_else(|| match std::thread::panicking() {
-                true => ReconcileResult::Panic,
-                false => ReconcileResult::Cancelled,
-            });
+        let unfinished = if std::thread::panicking() {
+            ReconcileResult::Panic
+        } else {
+            ReconcileResult::Cancelled
+        };
+        let result = self.result.unwrap_or(unfinished);
         self.metrics.finished(result, self.started.elapsed());
     }
 }

@@ -50,9 +50,10 @@ pub fn register(hooks: impl Into<Hooks>) -> Result<(), Error> {
         return Ok(());
     };
     for (name, is_held) in std::mem::take(&mut *leases) {
-        match is_held {
-            true => hooks.leader_election.on(&name),
-            false => hooks.leader_election.off(&name),
+        if is_held {
+            hooks.leader_election.on(&name);
+        } else {
+            hooks.leader_election.off(&name);
         }
     }
     Ok(())
@@ -107,9 +108,11 @@ impl Streams for Registered {
     }
 }
 
+type Make<M> = Box<dyn Fn(&Hooks) -> Arc<M> + Send + Sync>;
+
 /// Metrics of something with a name, made when the process has registered hooks.
 struct Late<M: ?Sized> {
-    make: Box<dyn Fn(&Hooks) -> Arc<M> + Send + Sync>,
+    make: Make<M>,
     made: OnceLock<Arc<M>>,
 }
 
@@ -244,7 +247,7 @@ fn replay_queue(metrics: &dyn WorkqueueMetrics, state: &State) {
 impl WorkqueueMetrics for Counted<dyn WorkqueueMetrics> {
     fn added(&self) {
         let count = |state: &mut State| state.items = state.items.saturating_add(1);
-        self.report(replay_queue, |metrics| metrics.added(), count);
+        self.report(replay_queue, WorkqueueMetrics::added, count);
     }
 
     fn taken(&self, waited: Duration) {
@@ -257,7 +260,7 @@ impl WorkqueueMetrics for Counted<dyn WorkqueueMetrics> {
     }
 
     fn retried(&self) {
-        self.report(replay_queue, |metrics| metrics.retried(), |_| {});
+        self.report(replay_queue, WorkqueueMetrics::retried, |_| {});
     }
 
     fn abandoned(&self, items: u64) {
@@ -290,7 +293,7 @@ fn replay_controller(metrics: &dyn ControllerMetrics, state: &State) {
 impl ControllerMetrics for Counted<dyn ControllerMetrics> {
     fn started(&self) {
         let count = |state: &mut State| state.items = state.items.saturating_add(1);
-        self.report(replay_controller, |metrics| metrics.started(), count);
+        self.report(replay_controller, ControllerMetrics::started, count);
     }
 
     fn finished(&self, result: ReconcileResult, duration: Duration) {

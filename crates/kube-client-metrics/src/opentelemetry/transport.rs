@@ -21,15 +21,24 @@ pub(super) struct Transport {
     ca_reloads: Counter<u64>,
     exec_calls: Counter<u64>,
     rotation_age: Histogram<f64>,
-    /// `None` until it is reported, then `Some(None)` if there is no certificate.
-    expiry: Arc<Mutex<Option<Option<SystemTime>>>>,
+    expiry: Arc<Mutex<Expiry>>,
     /// Kept alive so that its callback is called.
     _ttl: ObservableGauge<f64>,
 }
 
+/// The last reported expiry of certificates.
+#[derive(Clone, Copy, Debug, Default)]
+enum Expiry {
+    #[default]
+    Untold,
+    /// There is no certificate.
+    Never,
+    At(SystemTime),
+}
+
 impl Transport {
     pub(super) fn new(meter: &Meter) -> Self {
-        let expiry: Arc<Mutex<Option<Option<SystemTime>>>> = Arc::default();
+        let expiry: Arc<Mutex<Expiry>> = Arc::default();
         let asked = Arc::clone(&expiry);
         let ttl = meter.f64_observable_gauge("rest_client_exec_plugin_ttl");
         Self {
@@ -51,10 +60,12 @@ impl Transport {
                 .with_unit("s")
                 .with_callback(move |observer| {
                     let expiry = *asked.lock();
-                    if let Some(expiry) = expiry {
-                        let ttl =
-                            expiry.map_or(f64::INFINITY, |at| seconds_until(at, SystemTime::now()));
-                        observer.observe(ttl, &[]);
+                    match expiry {
+                        Expiry::Untold => {}
+                        Expiry::Never => observer.observe(f64::INFINITY, &[]),
+                        Expiry::At(at) => {
+                            observer.observe(seconds_until(at, SystemTime::now()), &[]);
+                        }
                     }
                 })
                 .build(),
@@ -104,7 +115,7 @@ impl ExecPluginCalls for OpenTelemetry {
 impl ClientCertExpiry for OpenTelemetry {
     fn set(&self, expiry: Option<SystemTime>) {
         let known = &self.transport().expiry;
-        *known.lock() = Some(expiry);
+        *known.lock() = expiry.map_or(Expiry::Never, Expiry::At);
     }
 }
 

@@ -1,11 +1,7 @@
 //! The public API: on in-memory services with paused time, and over real sockets on the simulated
 //! cluster.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod allocations;
 mod classify;
