@@ -93,7 +93,6 @@ impl ClientOptions {
     /// no span for each attempt. A client with a proxy or an exec plugin keeps kube's own
     /// connections, which are not timed.
     #[cfg(feature = "rustls-tls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "rustls-tls")))]
     pub fn with_timed_connections(mut self) -> Self {
         self.times_connections = true;
         self
