@@ -244,5 +244,10 @@ fn key_of<K: Resource>(object: &K) -> Key {
     }
 }
 
+/// The README's program is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

@@ -179,6 +179,8 @@ fn go_float(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Written by Go 1.26: `strconv.FormatFloat(value, 'g', -1, 64)`.
@@ -203,6 +205,30 @@ mod tests {
             (f64::NAN, "NaN"),
         ] {
             assert_eq!(go_float(value), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn floats_are_read_back_as_they_were(value in any::<f64>()) {
+            let read: f64 = go_float(value).parse().unwrap();
+            prop_assert!(read == value || (read.is_nan() && value.is_nan()));
+        }
+
+        /// Quotes, backslashes and line breaks cannot end a value.
+        #[test]
+        fn a_label_value_is_one_quoted_text(value in any::<String>()) {
+            let mut text = String::new();
+            write_labels(&mut text, [("name", value.as_str())].into_iter());
+            let inner = text.strip_prefix("{name=\"").unwrap().strip_suffix("\"}").unwrap();
+            prop_assert!(!inner.contains('\n'));
+            let unescaped = inner
+                .replace("\\\\", "\0")
+                .replace("\\\"", "\"")
+                .replace("\\n", "\n")
+                .replace('\0', "\\");
+            prop_assume!(!value.contains('\0'));
+            prop_assert_eq!(unescaped, value);
         }
     }
 
