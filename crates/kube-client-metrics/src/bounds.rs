@@ -62,7 +62,8 @@ pub(crate) const INFORMER: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The version of an informer's store has 15 digits, as in client-go: more are not exact as a float.
+/// The version of an informer's store has 15 digits, as in client-go: more are not exact as a
+/// float.
 pub(crate) const STORE_VERSION: u64 = 1_000_000_000_000_000;
 
 /// Powers of ten, multiplied step by step as in Go: a power function would differ in the last

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Hooks add up: `with_…` keeps those that are already there, and [`Hooks::and`] combines bundles.
-//! What a hook needs to know of the request beyond its [`Call`](crate::Call) is captured when the request
-//! starts, see [`RequestContext`].
+//! What a hook needs to know of the request beyond its [`Call`](crate::Call) is captured when the
+//! request starts, see [`RequestContext`].
 //!
 //! Hooks are called while a request is processed: they must be fast and must not block.
 

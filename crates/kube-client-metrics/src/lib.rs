@@ -14,10 +14,10 @@
 //!             Classifier      Hooks ──► Registry (Prometheus), Facade, OpenTelemetry, closures
 //! ```
 //!
-//! - [`client()`] and [`ClientOptions`] create an instrumented client; [`MetricsLayer`] is for stacks
-//!   that are built by hand.
-//! - [`hooks`]: small traits that receive measurements; [`Hooks`] holds them, [registered](register)
-//!   once for the process or passed to a client.
+//! - [`client()`] and [`ClientOptions`] create an instrumented client; [`MetricsLayer`] is for
+//!   stacks that are built by hand.
+//! - [`hooks`]: small traits that receive measurements; [`Hooks`] holds them,
+//!   [registered](register) once for the process or passed to a client.
 //! - [`Call`]: the description of a request that hooks receive, without the names of objects or
 //!   namespaces and without raw paths. [`Classifier`] creates it by the API server's rules.
 //! - [`registry`]: the Prometheus adapter. `facade`, `opentelemetry`: other adapters (features

@@ -2,8 +2,8 @@
 //! expect.
 //!
 //! It depends on no metrics library. It [encodes](Registry::encode_as) the text formats itself, and
-//! is a collector of two libraries: of `prometheus-client` and of `prometheus` (features of the same
-//! names). [`Registry::gather`] is for all others.
+//! is a collector of two libraries: of `prometheus-client` and of `prometheus` (features of the
+//! same names). [`Registry::gather`] is for all others.
 //!
 //! | family | type | labels |
 //! |---|---|---|

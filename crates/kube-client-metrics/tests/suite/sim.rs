@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, WatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use kube_client_metrics::{ClientOptions, RateLimiter, Registry};
 use kubevitals_sim::api::{Effect, RequestFault, SimApi, SimApiConfig, SimApiHandle};
@@ -259,6 +259,48 @@ async fn connections_of_a_client_are_timed() {
         ),
         1
     );
+    api.shutdown().await;
+}
+
+/// kube runs the plugin while the client is built.
+#[tokio::test]
+async fn exec_plugins_of_a_client_are_counted() {
+    let (api, config) = start().await;
+    let registry = Registry::new();
+    let build = |command: &str, argument: &str| {
+        let mut config = config.clone();
+        let exec = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": command,
+            "args": ["-c", argument],
+            "interactiveMode": "Never",
+        });
+        config.auth_info = AuthInfo {
+            exec: Some(serde_json::from_value(exec).unwrap()),
+            ..AuthInfo::default()
+        };
+        kube_client_metrics::client(config, &registry).map(drop)
+    };
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "token"},
+    });
+    build("sh", &format!("echo '{credential}'")).unwrap();
+    build("sh", "exit 3").unwrap_err();
+    build("sh", "echo no credential").unwrap_err();
+    build("there-is-no-such-plugin", "").unwrap_err();
+    let text = registry.encode();
+    for (code, status) in [
+        ("0", "no_error"),
+        ("3", "plugin_execution_error"),
+        ("1", "client_internal_error"),
+        ("1", "plugin_not_found_error"),
+    ] {
+        let labels = [("code", code), ("call_status", status)];
+        let calls = sum(&text, "rest_client_exec_plugin_call_total", &labels);
+        assert_eq!(calls, 1, "{status}: {text}");
+    }
     api.shutdown().await;
 }
 

@@ -82,7 +82,12 @@ pub(crate) fn rules(root: &Path) -> Vec<(PathBuf, Vec<Rule>)> {
 
 /// Returns the dashboards, sorted by the names of their files.
 pub(crate) fn dashboards(root: &Path) -> Vec<Dashboard> {
-    let files = files(&root.join("deploy/monitoring/dashboards"), "json");
+    dashboards_in(&root.join("deploy/monitoring/dashboards"))
+}
+
+/// Returns the dashboards in a folder.
+pub(crate) fn dashboards_in(folder: &Path) -> Vec<Dashboard> {
+    let files = files(folder, "json");
     let dashboards = files.into_iter().map(|file| Dashboard {
         json: serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap(),
         file: name(&file),
