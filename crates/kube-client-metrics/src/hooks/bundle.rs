@@ -39,6 +39,8 @@ macro_rules! bundle {
             /// See [`RequestContext`].
             pub request_context: Arc<dyn RequestContext>,
             listeners: Listeners,
+            /// Whether the hooks of the process are among them.
+            calls_process: bool,
         }
 
         impl Hooks {
@@ -51,6 +53,7 @@ macro_rules! bundle {
                     $($field: Arc::new(adapter.clone()),)*
                     request_context: Arc::new(Noop),
                     listeners: Listeners::Some,
+                    calls_process: false,
                 }
             }
 
@@ -77,6 +80,7 @@ macro_rules! bundle {
                         second: others.request_context,
                     }),
                     listeners: Listeners::Some,
+                    calls_process: self.calls_process || others.calls_process,
                 }
             }
 
@@ -160,11 +164,17 @@ impl Hooks {
         }
     }
 
+    /// Returns whether these call the hooks of the process, which would then call themselves.
+    pub(super) fn calls_process(&self) -> bool {
+        self.calls_process
+    }
+
     /// The hooks that are registered when they are called.
     pub(super) fn of_process() -> Self {
         Self {
             request_context: Arc::new(Registered),
             listeners: Listeners::Registered,
+            calls_process: true,
             ..Self::all(&Registered)
         }
     }

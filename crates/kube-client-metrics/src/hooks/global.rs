@@ -39,8 +39,12 @@ static LEASES: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
 /// A second call fails. client-go ignores it, and the second set of hooks is silently never called.
 /// To register several adapters, combine them with [`Hooks::and`].
 pub fn register(hooks: impl Into<Hooks>) -> Result<(), Error> {
+    let hooks = hooks.into();
+    if hooks.calls_process() {
+        return Err(Error::RegistersItself);
+    }
     let process = Process {
-        hooks: hooks.into(),
+        hooks,
         since: Instant::now(),
     };
     // Locked, so that no status is reported in between.

@@ -63,6 +63,8 @@ async fn registered_hooks_are_called_by_what_was_made_before_and_after() {
     let _standby = LeaderStatus::new("not-held", &hooks);
     tokio::time::advance(Duration::from_secs(1)).await;
 
+    let circular = register(own.hooks().and(global())).unwrap_err();
+    assert!(matches!(circular, Error::RegistersItself));
     let registry = Registry::new();
     register(&registry).unwrap();
     let refused = register(Hooks::default()).unwrap_err();

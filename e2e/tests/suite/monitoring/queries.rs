@@ -56,7 +56,8 @@ impl Dashboard {
         panels.iter().filter(|panel| panel["type"] != "row")
     }
 
-    fn queries(&self) -> impl Iterator<Item = Query> {
+    /// The queries of the panels.
+    pub(crate) fn queries(&self) -> impl Iterator<Item = Query> {
         self.panels().flat_map(|panel| {
             let targets = panel["targets"].as_array().unwrap();
             targets.iter().map(|target| Query {
