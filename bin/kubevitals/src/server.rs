@@ -6,6 +6,7 @@
 //!                      └─► scrape loops ─────▲
 //! ```
 
+mod ca_reloads;
 mod checks;
 mod compat;
 mod config;
@@ -140,7 +141,12 @@ impl Server {
         }
         let cluster = setup.cluster;
         let clock = Clock::system();
-        let mut kubelets = KubeletAccess::new(&settings, &cluster.config, SystemTime::now())?;
+        let mut kubelets = KubeletAccess::new(
+            &settings,
+            &cluster.config,
+            &cluster.hooks,
+            SystemTime::now(),
+        )?;
         let token_metrics = TokenMetrics::register(setup.metrics);
         let token = match kubelets.renewed.take() {
             Some((token, account)) => {

@@ -15,14 +15,17 @@ pin_project! {
     pub struct MeasuredBody<B> {
         #[pin]
         inner: B,
-        recording: Recording,
+        recording: Option<Recording>,
     }
 }
 
 impl<B: Body> MeasuredBody<B> {
-    pub(crate) fn new(inner: B, mut recording: Recording) -> Self {
+    /// Without a recording it only passes frames.
+    pub(crate) fn new(inner: B, mut recording: Option<Recording>) -> Self {
         // An empty body may never be polled.
-        if inner.is_end_stream() {
+        if let Some(recording) = &mut recording
+            && inner.is_end_stream()
+        {
             recording.ended(BodyEnd::Complete);
         }
         Self { inner, recording }
@@ -39,18 +42,21 @@ impl<B: Body<Data = Bytes>> Body for MeasuredBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(context));
+        let Some(recording) = this.recording else {
+            return Poll::Ready(frame);
+        };
         match &frame {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
-                    this.recording.received(data);
+                    recording.received(data);
                 }
                 // A reader that knows the length may not poll for the end.
                 if this.inner.is_end_stream() {
-                    this.recording.ended(BodyEnd::Complete);
+                    recording.ended(BodyEnd::Complete);
                 }
             }
-            Some(Err(_)) => this.recording.ended(BodyEnd::Broken),
-            None => this.recording.ended(BodyEnd::Complete),
+            Some(Err(_)) => recording.ended(BodyEnd::Broken),
+            None => recording.ended(BodyEnd::Complete),
         }
         Poll::Ready(frame)
     }

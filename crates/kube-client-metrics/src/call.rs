@@ -1,17 +1,20 @@
 //! The description of a request that hooks receive.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
 use crate::endpoint::Endpoint;
+use crate::hooks::Context;
 
 /// One request, as far as it is safe for labels: without the names of objects or namespaces and
-/// without raw paths.
+/// without raw paths. Calls are equal if all but their context is.
 ///
-/// Cloning increments two reference counts and does not allocate.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Cloning increments at most three reference counts and does not allocate.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Call {
     /// The HTTP method, which client-go calls the verb.
     pub method: HttpMethod,
@@ -21,10 +24,14 @@ pub struct Call {
     pub verb: Verb,
     /// The requested resource or path.
     pub endpoint: Arc<Endpoint>,
+    /// What the program has captured of the request, see
+    /// [`RequestContext`](crate::hooks::RequestContext).
+    pub context: Context,
 }
 
 /// HTTP methods, a closed set: all others are [`HttpMethod::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 #[expect(missing_docs, reason = "they are named like the methods")]
 pub enum HttpMethod {
     Get,
@@ -39,6 +46,7 @@ pub enum HttpMethod {
 
 /// Kubernetes verbs; for requests of other paths than resources, the method in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 #[expect(missing_docs, reason = "they are named like the verbs")]
 pub enum Verb {
     Get,
@@ -64,11 +72,29 @@ pub enum Verb {
 
 /// The status of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Code {
     /// The status of the response.
     Status(StatusCode),
     /// There was no response: client-go's `<error>`.
     Error,
+}
+
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        self.method == other.method
+            && self.verb == other.verb
+            && self.endpoint == other.endpoint
+            && self.host == other.host
+    }
+}
+
+impl Eq for Call {}
+
+impl Hash for Call {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.method, self.verb, &self.endpoint, &self.host).hash(state);
+    }
 }
 
 impl HttpMethod {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{Method, Uri};
 
 use crate::endpoint::Endpoints;
+use crate::hooks::Context;
 use crate::request_info::{RequestInfo, SUBRESOURCES, Target};
 use crate::{Call, HttpMethod};
 
@@ -69,6 +70,7 @@ impl Classifier {
             host: Arc::clone(&self.host),
             verb,
             endpoint: self.endpoints.get(&target),
+            context: Context::default(),
         }
     }
 

@@ -168,5 +168,16 @@ impl<C: fmt::Debug> fmt::Debug for Connector<C> {
     }
 }
 
+/// kube's stack with rustls, with connections that are timed.
+#[cfg(feature = "rustls-tls")]
+pub(crate) fn timed_stack(
+    config: &kube::Config,
+    hooks: &Hooks,
+) -> Result<kube::client::ClientBuilder<stack::Stack>, kube::Error> {
+    stack::timed(config, hooks)
+}
+
+#[cfg(feature = "rustls-tls")]
+mod stack;
 #[cfg(test)]
 mod tests;

@@ -70,7 +70,6 @@ impl Endpoint {
         &self.template
     }
 
-    #[cfg(feature = "prometheus")]
     pub(crate) fn resource_hash(&self) -> u64 {
         self.resource_hash
     }

@@ -4,9 +4,12 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Hooks are registered once per process, before the first client is built.
+    /// Hooks are registered once per process.
     #[error("hooks are already registered: a process has one set, pass others to a client")]
     AlreadyRegistered,
+    /// The hooks include those of the process, which would call themselves.
+    #[error("global() hooks cannot be registered: they would call themselves")]
+    RegistersItself,
     /// The URL of the server has no host, which is a label of the metrics.
     #[error("cluster_url {url} has no host")]
     NoHost {

@@ -12,35 +12,43 @@
 //! });
 //! ```
 //!
+//! Hooks add up: `with_…` keeps those that are already there, and [`Hooks::and`] combines bundles.
+//! What a hook needs to know of the request beyond its [`Call`](crate::Call) is captured when the
+//! request starts, see [`RequestContext`].
+//!
 //! Hooks are called while a request is processed: they must be fast and must not block.
 
 mod bundle;
+mod context;
+mod global;
 mod plugin;
 mod request;
 mod runtime;
+mod several;
 mod transport;
 
-pub use bundle::{Hooks, global, register};
-pub use plugin::{
-    ClientCertExpiry, ClientCertRotationAge, ExecCallStatus, ExecPluginCalls,
-    ExecPluginPolicyCalls, PolicyVerdict,
-};
+pub use bundle::Hooks;
+pub use context::{Context, RequestContext, RequestHead};
+pub use global::{global, register};
+pub use plugin::{ClientCertExpiry, ClientCertRotationAge, ExecCallStatus, ExecPluginCalls};
 pub use request::{
-    Outcome, RateLimiterLatency, RequestEnd, RequestLatency, RequestReport, RequestResult,
-    RequestRetry, RequestSize, ResponseSize, StreamEnd, StreamKind, StreamReport, Streams,
+    AttemptEnd, AttemptReport, Outcome, RateLimiterLatency, RequestEnd, RequestLatency,
+    RequestReport, RequestResult, RequestRetry, RequestSize, ResponseSize, StreamEnd, StreamKind,
+    StreamReport, Streams,
 };
 pub use runtime::{
-    LeaderElection, ReflectorMetrics, ReflectorProvider, WorkqueueMetrics, WorkqueueProvider,
+    ControllerMetrics, ControllerProvider, InformerId, InformerMetrics, InformerProvider,
+    LeaderElection, ReconcileResult, ReflectorMetrics, ReflectorProvider, WorkqueueMetrics,
+    WorkqueueProvider,
 };
 pub use transport::{
     CaReload, ConnectLatency, ConnectOutcome, ResolverLatency, TransportCaReloads,
-    TransportCacheEntries, TransportCacheGc, TransportCacheGcCalls, TransportCertRotationGcCalls,
-    TransportCreate, TransportCreateCalls,
 };
 
-/// Declares a hook with one method, and implements it for closures and [`bundle::Noop`].
+/// Declares a hook with one method, the field of [`Hooks`] that holds it, and its implementations:
+/// for closures, for nobody, for two at once, and for the hook that the process has registered.
 macro_rules! hook {
-    ($(#[$doc:meta])* $name:ident :: $method:ident ( $($argument:ident : $type:ty),* )) => {
+    ($(#[$doc:meta])* $field:ident: $name:ident :: $method:ident ( $($argument:ident : $type:ty),* )) => {
         $(#[$doc])*
         pub trait $name: Send + Sync + 'static {
             /// Called for each of them.
@@ -55,6 +63,21 @@ macro_rules! hook {
 
         impl $name for $crate::hooks::bundle::Noop {
             fn $method(&self, $(_: $type),*) {}
+        }
+
+        impl $name for $crate::hooks::several::Both<dyn $name> {
+            fn $method(&self, $($argument: $type),*) {
+                self.first.$method($($argument),*);
+                self.second.$method($($argument),*);
+            }
+        }
+
+        impl $name for $crate::hooks::global::Registered {
+            fn $method(&self, $($argument: $type),*) {
+                if let Some(hooks) = $crate::hooks::global::registered() {
+                    hooks.$field.$method($($argument),*);
+                }
+            }
         }
     };
 }

@@ -54,7 +54,7 @@ pin_project! {
     pub struct MeasuredFuture<F> {
         #[pin]
         inner: F,
-        // Taken when the response is returned.
+        // Taken when the response is returned; `None` too if nobody listens.
         recording: Option<Recording>,
     }
 }
@@ -105,11 +105,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut recording = Recording::begin(&self.meter, &request);
-        recording.sent(request.body().size_hint().exact());
         MeasuredFuture {
+            recording: Recording::begin(&self.meter, &request),
             inner: self.inner.call(request),
-            recording: Some(recording),
         }
     }
 }
@@ -124,11 +122,10 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let result = ready!(this.inner.poll(context));
-        let mut recording = this
-            .recording
-            .take()
-            .expect("a future is not polled after it was ready");
-        recording.attempt_ended(code_of(&result));
+        let mut recording = this.recording.take();
+        if let Some(recording) = &mut recording {
+            recording.attempt_ended(code_of(&result));
+        }
         Poll::Ready(deliver(result, recording))
     }
 }
@@ -143,15 +140,19 @@ fn code_of<R, E>(result: &Result<Response<R>, E>) -> Code {
 /// extensions, which hold an upgraded connection.
 fn deliver<R: Body, E>(
     result: Result<Response<R>, E>,
-    mut recording: Recording,
+    mut recording: Option<Recording>,
 ) -> Result<Response<MeasuredBody<R>>, E> {
     match result {
         Ok(response) => {
-            recording.head(response.status());
+            if let Some(recording) = &mut recording {
+                recording.head(response.status());
+            }
             Ok(response.map(|body| MeasuredBody::new(body, recording)))
         }
         Err(error) => {
-            recording.failed();
+            if let Some(recording) = &mut recording {
+                recording.failed();
+            }
             Err(error)
         }
     }

@@ -4,9 +4,13 @@
 //! results in the names of the Prometheus adapter: `rest_client_request_duration` with the unit `s`
 //! becomes `rest_client_request_duration_seconds`. Attributes have the names of the labels there.
 //!
+//! [`SemanticConventions`] has OpenTelemetry's own names of the requests, for use beside these or
+//! instead.
+//!
 //! The cost of a measurement depends on the SDK. The adapter itself clones references for most
 //! attributes and allocates for status codes.
 
+mod conventions;
 mod requests;
 mod runtime;
 mod transport;
@@ -14,6 +18,8 @@ mod transport;
 use std::sync::Arc;
 
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
+
+pub use conventions::SemanticConventions;
 
 use crate::Hooks;
 

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use http::header::UPGRADE;
 use http::{Request, StatusCode};
+use http_body::Body;
 use tokio::time::Instant;
 
-use crate::hooks::{Outcome, RequestReport, StreamEnd, StreamKind, StreamReport};
+use crate::hooks::{
+    AttemptReport, Outcome, RequestHead, RequestReport, StreamEnd, StreamKind, StreamReport,
+};
 use crate::request_info::is_set;
 use crate::{Call, Classifier, Code, Hooks, Verb};
 
@@ -33,11 +36,12 @@ pub(crate) struct Recording {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Between attempts, or before the first.
+    /// Between attempts.
     Idle(Code),
     /// Waiting for the response head.
     Waiting {
         sent: Option<u64>,
+        since: Instant,
     },
     /// Reading a body.
     Body(StatusCode),
@@ -58,29 +62,40 @@ pub(crate) enum BodyEnd {
 }
 
 impl Recording {
-    pub(crate) fn begin<B>(meter: &Arc<Meter>, request: &Request<B>) -> Self {
-        let call = meter.classifier.call(request.method(), request.uri());
-        Self {
+    /// Starts to record a request and its first attempt; `None` if nobody listens.
+    pub(crate) fn begin<B: Body>(meter: &Arc<Meter>, request: &Request<B>) -> Option<Self> {
+        if meter.hooks.is_idle() {
+            return None;
+        }
+        let call = call_of(&meter.classifier, &meter.hooks, request);
+        let started = Instant::now();
+        Some(Self {
             expects: expected_stream(&call, request),
             meter: Arc::clone(meter),
             call,
-            started: Instant::now(),
-            attempts: 0,
-            phase: Phase::Idle(Code::Error),
+            started,
+            attempts: 1,
+            phase: Phase::Waiting {
+                sent: request.body().size_hint().exact(),
+                since: started,
+            },
             bytes: 0,
             events: 0,
-        }
+        })
     }
 
-    /// Records the start of an attempt with a body of this size, if it is known.
-    pub(crate) fn sent(&mut self, size: Option<u64>) {
+    /// Records the start of a further attempt.
+    pub(crate) fn sent_again<B: Body>(&mut self, request: &Request<B>) {
         self.attempts = self.attempts.saturating_add(1);
-        self.phase = Phase::Waiting { sent: size };
+        self.phase = Phase::Waiting {
+            sent: request.body().size_hint().exact(),
+            since: Instant::now(),
+        };
     }
 
     /// Records the status of an attempt.
     pub(crate) fn attempt_ended(&mut self, code: Code) {
-        let Phase::Waiting { sent } = self.phase else {
+        let Phase::Waiting { sent, since } = self.phase else {
             return;
         };
         let Meter { hooks, .. } = &*self.meter;
@@ -91,6 +106,13 @@ impl Recording {
         if self.attempts > 1 {
             hooks.request_retry.increment(&self.call, code);
         }
+        let report = AttemptReport {
+            attempt: self.attempts,
+            code,
+            duration: since.elapsed(),
+            sent,
+        };
+        hooks.attempt_end.observe(&self.call, &report);
         self.phase = Phase::Idle(code);
     }
 
@@ -207,6 +229,19 @@ impl Drop for Recording {
             Phase::Waiting { .. } | Phase::Over => {}
         }
     }
+}
+
+/// Describes a request, with what the program captures of it.
+pub(crate) fn call_of<B>(classifier: &Classifier, hooks: &Hooks, request: &Request<B>) -> Call {
+    let mut call = classifier.call(request.method(), request.uri());
+    let head = RequestHead {
+        method: request.method(),
+        uri: request.uri(),
+        headers: request.headers(),
+        extensions: request.extensions(),
+    };
+    hooks.request_context.capture(&head, &mut call.context);
+    call
 }
 
 /// The kind of stream that a successful response will be.

@@ -1,4 +1,4 @@
-//! Metrics of lists and watches.
+//! Metrics of lists, watches and stores.
 //!
 //! client-go declares them (`cache.MetricsProvider`) but no longer calls them, and component-base
 //! has no families for them. So the families have names of our own, `kube_client_reflector_*`, with
@@ -8,9 +8,12 @@
 #![cfg_attr(
     feature = "runtime",
     doc = "kube-runtime's `watcher` does not expose when it opens a new watch, so it is observed from two sides: \
-           [`Reflector::observe`] recognizes lists in its stream, [`Reflector::client`] watches in its requests."
+           [`Reflector::observe`] recognizes lists in its stream, [`Reflector::client`] watches in its requests.\n\n\
+           The store behind it is that of client-go's informers: [`Informer`] reports `informer_*`."
 )]
 
+#[cfg(feature = "runtime")]
+mod informer;
 #[cfg(feature = "runtime")]
 mod stream;
 
@@ -18,6 +21,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "runtime")]
+pub use informer::{Informer, ObservedStore};
 #[cfg(feature = "runtime")]
 pub use stream::Observed;
 

@@ -8,6 +8,7 @@ const JITTER: f64 = 1.2;
 
 /// The Lease that candidates compete for, the identity of this one, and the durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Election {
     /// The namespace of the Lease.
     pub namespace: String,

@@ -31,3 +31,8 @@ mod elector;
 
 pub use election::{Election, LeaseError};
 pub use elector::Elector;
+
+/// The README's program is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

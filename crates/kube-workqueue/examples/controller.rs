@@ -1,4 +1,4 @@
-//! A controller with metrics of its requests, its queue, its lists and watches.
+//! A controller with metrics of its requests, queue, reconciliations, lists and watches.
 //!
 //! ```sh
 //! cargo run --example controller
@@ -58,7 +58,9 @@ pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn Error>> 
     // The controller reports its lists; its watches are recognized by the reflector's client.
     let reflector = Reflector::new("configmaps", &hooks);
     let maps: Api<ConfigMap> = Api::default_namespaced(reflector.client(&client));
-    let controller = Controller::new("configmaps", &hooks, maps, watcher::Config::default());
+    let controller = Controller::new("configmaps", &hooks, maps, watcher::Config::default())
+        .concurrency(4)
+        .shutdown_on_signal();
     let mut reconciliations = controller
         .run(reconcile, error_policy, Arc::new(()))
         .take(MAX_RECONCILIATIONS)

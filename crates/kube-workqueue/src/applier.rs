@@ -99,7 +99,7 @@ impl Workqueue {
         });
         let started = Arc::clone(&inner);
         let reconciler = move |object: Arc<K>, context| {
-            let work = started.start(key_of(&*object));
+            let work = started.start_reconciler(key_of(&*object));
             reconciler(object, context, work)
         };
         let failed = Arc::clone(&inner);

@@ -8,9 +8,7 @@ use futures_util::future::{self, BoxFuture};
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{FutureExt as _, Stream, StreamExt as _, TryFuture, TryFutureExt};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::controller::{
-    Config, ReconcileReason, ReconcileRequest, trigger_owners, trigger_self, trigger_with,
-};
+use kube::runtime::controller::{Config, ReconcileReason, ReconcileRequest, trigger_self};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store, reflector};
 use kube::runtime::utils::{Backoff, CancelableJoinHandle, StreamBackoff};
@@ -25,15 +23,17 @@ use tracing::Instrument as _;
 use crate::applier::Reconciled;
 use crate::{Action, Workqueue};
 
+mod signal;
+mod streams;
+
 type Triggers<K> = SelectAll<BoxStream<'static, Result<ReconcileRequest<K>, watcher::Error>>>;
 
 /// A controller with a named, instrumented queue, otherwise like kube's
 /// [`Controller`](kube::runtime::Controller).
 ///
-/// Each reconciliation is a task of its own, and no two of the same object run at once.
-/// [`Controller::triggered_by`] replaces the constructors from streams, which are unstable in kube.
-/// Signals are left to the program: pass [`Controller::graceful_shutdown_on`] a future that
-/// completes on one, or drop the stream to stop at once.
+/// Each reconciliation is a task of its own, and no two of the same object run at once. The methods
+/// are those of kube, with the ones from streams that are unstable there.
+/// [`Controller::triggered_by`] takes any triggers.
 #[must_use = "a controller does nothing until it is run and its stream is polled"]
 pub struct Controller<K>
 where
@@ -44,6 +44,7 @@ where
     triggers: Triggers<K>,
     backoff: Box<dyn Backoff + Send>,
     shutdown: Vec<BoxFuture<'static, ()>>,
+    forced_shutdown: Vec<BoxFuture<'static, ()>>,
     dyntype: K::DynamicType,
     store: Store<K>,
     config: Config,
@@ -98,15 +99,24 @@ where
             backoff: Box::<DefaultBackoff>::default(),
             // One that never completes, because `select_all` panics on an empty list.
             shutdown: vec![future::pending().boxed()],
+            forced_shutdown: vec![future::pending().boxed()],
             dyntype,
             store,
             config: Config::default(),
         }
     }
 
-    /// Sets the debounce time and the concurrency.
+    /// Sets the debounce time and the concurrency. kube does not tell the concurrency of a
+    /// configuration: set it by [`concurrency`](Self::concurrency), and it is a metric too.
     pub fn with_config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Sets the maximum number of reconciliations at once and reports it. Zero is no limit.
+    pub fn concurrency(mut self, limit: u16) -> Self {
+        self.queue.inner.observer.limit(limit);
+        self.config = self.config.concurrency(limit);
         self
     }
 
@@ -131,7 +141,7 @@ where
 
     /// Like [`owns`](Self::owns), for a type that is known only at run time.
     pub fn owns_with<Child>(
-        mut self,
+        self,
         api: Api<Child>,
         dyntype: Child::DynamicType,
         config: watcher::Config,
@@ -145,9 +155,7 @@ where
             reason = "nothing else converts an Api of objects to one of their metadata"
         )]
         let children = kube::runtime::metadata_watcher(api, config).touched_objects();
-        let triggers = trigger_owners(children, self.dyntype.clone(), dyntype);
-        self.triggers.push(triggers.boxed());
-        self
+        self.owns_stream_with(children, dyntype)
     }
 
     /// Also reconciles the objects that `mapper` returns when one of another kind changes.
@@ -168,7 +176,7 @@ where
 
     /// Like [`watches`](Self::watches), for a type that is known only at run time.
     pub fn watches_with<Other, I>(
-        mut self,
+        self,
         api: Api<Other>,
         dyntype: Other::DynamicType,
         config: watcher::Config,
@@ -180,19 +188,7 @@ where
         I: 'static + IntoIterator<Item = ObjectRef<K>>,
         I::IntoIter: Send,
     {
-        let others = watcher(api, config).touched_objects();
-        let triggers = trigger_with(others, move |other: Other| {
-            let related = Box::new(ObjectRef::from_obj_with(&other, dyntype.clone()).erase());
-            let mapped = mapper(other).into_iter();
-            mapped.map(move |obj_ref| ReconcileRequest {
-                obj_ref,
-                reason: ReconcileReason::RelatedObjectUpdated {
-                    obj_ref: related.clone(),
-                },
-            })
-        });
-        self.triggers.push(triggers.boxed());
-        self
+        self.watches_stream_with(watcher(api, config).touched_objects(), mapper, dyntype)
     }
 
     /// Also reconciles all objects whenever `trigger` yields.
@@ -231,6 +227,15 @@ where
         self
     }
 
+    /// Ends the stream once `trigger` completes. Reconciliations that run continue by themselves.
+    pub(crate) fn forced_shutdown_on(
+        mut self,
+        trigger: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        self.forced_shutdown.push(trigger.boxed());
+        self
+    }
+
     /// Returns the stream that reconciles while it is polled, on a tokio runtime.
     pub fn run<ReconcilerFut, Ctx, A>(
         self,
@@ -247,7 +252,8 @@ where
     {
         let triggers = StreamBackoff::new(self.triggers, self.backoff);
         let triggers = triggers.take_until(future::select_all(self.shutdown));
-        self.queue.drive(
+        let forced = future::select_all(self.forced_shutdown);
+        let reconciled = self.queue.drive(
             move |object, context, work| {
                 let reconciliation = TryFutureExt::into_future(reconciler(object, context));
                 // The guard moves into the task: work ends when the task does, not when it is
@@ -260,7 +266,8 @@ where
             self.store,
             triggers,
             self.config,
-        )
+        );
+        reconciled.take_until(forced)
     }
 }
 

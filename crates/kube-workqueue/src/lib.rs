@@ -44,6 +44,13 @@
 //! | `workqueue_retries_total` | calls of `AddAfter` and `AddRateLimited` | each [`Action`] with a delay, of the reconciler and of the error policy |
 //! | `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` | updated every 500 ms | the same while there is work, and once after it |
 //!
+//! Reconciliations are reported with controller-runtime's names, as by
+//! [`ControllerObserver`](kube_client_metrics::controller::ControllerObserver), which works for
+//! kube's own `Controller` too: `controller_runtime_reconcile_total{controller,result}`,
+//! `_reconcile_errors_total`, `_reconcile_panics_total`, `_reconcile_time_seconds`,
+//! `_active_workers` and, if [it is set here](Controller::concurrency),
+//! `_max_concurrent_reconciles`.
+//!
 //! # Limits
 //!
 //! - The delay in kube's own `Action` cannot be read. A reconciler that returns [`Action`] of this
@@ -75,6 +82,8 @@ pub use action::Action;
 pub use controller::Controller;
 use kube::Resource;
 use kube_client_metrics::Hooks;
+use kube_client_metrics::controller::{ControllerObserver, Reconciling};
+use kube_client_metrics::hooks::ReconcileResult;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -93,6 +102,7 @@ pub struct Workqueue {
 #[derive(Debug)]
 struct QueueInner {
     ledger: Mutex<Ledger>,
+    observer: ControllerObserver,
     /// Wakes [`QueueInner::run_updates`] before the time it sleeps until.
     wake: Notify,
 }
@@ -102,19 +112,22 @@ struct WorkGuard {
     queue: Arc<QueueInner>,
     key: Key,
     run: RunId,
+    /// `None` if no reconciler is called.
+    reconciling: Option<Reconciling>,
 }
 
 /// Closes the queue when dropped.
 struct CloseOnDrop(Arc<QueueInner>);
 
 impl Workqueue {
-    /// Creates the metrics of a queue. `name` is the value of the label `name` and must come from
-    /// the program, not from the cluster.
+    /// Creates the metrics of a queue. `name` is the value of the labels `name` and `controller`
+    /// and must come from the program, not from the cluster.
     pub fn new(name: &str, hooks: &Hooks) -> Self {
         let ledger = Ledger::new(hooks.workqueues.queue(name));
         Self {
             inner: Arc::new(QueueInner {
                 ledger: Mutex::new(ledger),
+                observer: ControllerObserver::new(name, hooks),
                 wake: Notify::new(),
             }),
         }
@@ -134,7 +147,15 @@ impl QueueInner {
             queue: Arc::clone(self),
             key,
             run,
+            reconciling: None,
         }
+    }
+
+    /// Starts work that a reconciler does.
+    fn start_reconciler(self: &Arc<Self>, key: Key) -> WorkGuard {
+        let mut work = self.start(key);
+        work.reconciling = Some(self.observer.start());
+        work
     }
 
     fn requeue(&self, key: Key, requeue: Requeue) {
@@ -175,10 +196,22 @@ impl QueueInner {
 impl WorkGuard {
     /// Ends the work with the result of the reconciler and converts it for kube.
     fn complete<A: Into<Action>, E>(
-        self,
+        mut self,
         result: Result<A, E>,
     ) -> Result<kube::runtime::controller::Action, E> {
-        let action: Action = result?.into();
+        let reconciling = self.reconciling.take();
+        let finish = |result| reconciling.map(|reconciling| reconciling.finish(result));
+        let action: Action = match result {
+            Ok(action) => action.into(),
+            Err(error) => {
+                finish(ReconcileResult::Error);
+                return Err(error);
+            }
+        };
+        finish(match action.requeue_after() {
+            Requeue::OnChange => ReconcileResult::Success,
+            Requeue::After(_) | Requeue::AfterUnknownDelay => ReconcileResult::RequeueAfter,
+        });
         self.queue.requeue(self.key.clone(), action.requeue_after());
         Ok(action.into())
     }
@@ -210,6 +243,11 @@ fn key_of<K: Resource>(object: &K) -> Key {
         namespace: meta.namespace.clone(),
     }
 }
+
+/// The README's program is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use std::pin::pin;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use kube::runtime::controller::{self, Config};
 use kube::runtime::reflector::store::Writer;
@@ -295,4 +296,104 @@ async fn a_dropped_queue_is_empty_and_its_work_has_ended() {
 fn a_controller_is_send() {
     fn assert_send<T: Send>(_: impl FnOnce() -> T) {}
     assert_send(|| -> Controller<ConfigMap> { panic!("only its type is checked") });
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_the_program_trigger_as_those_of_an_api() {
+    fn owned(owner: &str) -> ConfigMap {
+        let mut child = object("child");
+        child.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            name: owner.to_owned(),
+            ..OwnerReference::default()
+        }]);
+        child
+    }
+    let names = ["self", "owner", "shared-owner", "mapped", "shared-mapped"];
+    let harness = Harness::new(&names);
+    let named = |name: &'static str| move |_| [ObjectRef::new(name).within("default")];
+    let controller = Controller::for_shared_stream(
+        "streams",
+        &harness.registry.hooks(),
+        stream::iter([Arc::new(object("self"))]).chain(stream::pending()),
+        harness.store(),
+    )
+    .owns_stream(stream::iter([Ok(owned("owner"))]).chain(stream::pending()))
+    .owns_shared_stream(stream::iter([Arc::new(owned("shared-owner"))]).chain(stream::pending()))
+    .watches_stream(
+        stream::iter([Ok(object("other"))]).chain(stream::pending()),
+        move |other: ConfigMap| named("mapped")(other.metadata),
+    )
+    .watches_shared_stream(
+        stream::iter([Arc::new(object("other"))]).chain(stream::pending()),
+        move |other: Arc<ConfigMap>| named("shared-mapped")(other.metadata.clone()),
+    )
+    .run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Infallible>(Action::await_change()),
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+    );
+    let reconciled = controller
+        .take(names.len())
+        .map(|item| item.unwrap().0.name);
+    let mut reconciled: Vec<String> = reconciled.collect().await;
+    reconciled.sort();
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    assert_eq!(reconciled, names);
+    let text = harness.registry.encode();
+    for line in [
+        "workqueue_adds_total{name=\"streams\"} 5",
+        "controller_runtime_reconcile_total{controller=\"streams\",result=\"success\"} 5",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+/// controller-runtime's counts of all ends.
+#[tokio::test(start_paused = true)]
+async fn results_of_reconciliations_are_counted() {
+    let harness = Harness::new(&["ok", "later", "fails", "panics"]);
+    let objects = stream::iter(["ok", "later", "fails", "gone"].map(|name| Ok(object(name))));
+    // Its panic ends kube's applier with a panic: last.
+    let last = stream::once(async {
+        tokio::time::sleep(SECOND).await;
+        Ok(object("panics"))
+    });
+    let controller = Controller::for_stream(
+        "results",
+        &harness.registry.hooks(),
+        objects.chain(last).chain(stream::pending()),
+        harness.store(),
+    )
+    .concurrency(2)
+    .run(
+        async |object: Arc<ConfigMap>, _: Arc<()>| match object.metadata.name.as_deref() {
+            Some("ok") => Ok(Action::await_change()),
+            Some("later") => Ok(Action::requeue(600 * SECOND)),
+            Some("fails") => Err(NotToday),
+            _ => panic!("a bug"),
+        },
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+    );
+    let running = tokio::spawn(controller.for_each(|_| std::future::ready(())));
+    let ended = timeout(10 * SECOND, running).await;
+    assert!(ended.unwrap().unwrap_err().is_panic());
+    let text = harness.registry.encode();
+    for line in [
+        "reconcile_total{controller=\"results\",result=\"success\"} 1",
+        "reconcile_total{controller=\"results\",result=\"requeue_after\"} 1",
+        "reconcile_total{controller=\"results\",result=\"error\"} 2",
+        "reconcile_errors_total{controller=\"results\"} 2",
+        "reconcile_panics_total{controller=\"results\"} 1",
+        "active_workers{controller=\"results\"} 0",
+        "max_concurrent_reconciles{controller=\"results\"} 2",
+    ] {
+        assert!(
+            text.contains(&format!("controller_runtime_{line}")),
+            "{line}\n{text}"
+        );
+    }
 }

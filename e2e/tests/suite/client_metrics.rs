@@ -15,16 +15,13 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
-use kube_client_metrics::hooks::{
-    CaReload, ExecCallStatus, Hooks, TransportCacheGc, TransportCreate,
-};
-use kube_client_metrics::{Classifier, Code, Registry};
+use kube_client_metrics::hooks::{CaReload, ExecCallStatus, Hooks};
+use kube_client_metrics::{Classifier, Code, Format, Registry};
 use kube_lease::{Election, Elector};
 use kube_workqueue::{Action, Controller};
 use kubevitals_e2e::{
     Access, Background, Cluster, E2eError, Exposition, MetricsApiServer, Shape, TestNamespace,
 };
-use kubevitals_telemetry::exposition::Format;
 use serde_json::json;
 
 use crate::in_time;
@@ -41,14 +38,10 @@ const CLIENT_GO_PREFIXES: [&str; 3] = ["rest_client_", "workqueue_", "leader_ele
 
 /// Families that Go programs expose only under conditions that a short test does not create. They
 /// are compared if they exist.
-const OPTIONAL: [(&str, &str); 5] = [
+const OPTIONAL: [(&str, &str); 4] = [
     (
         "rest_client_transport_ca_reload_total",
         "a CA file is looked at every few minutes",
-    ),
-    (
-        "rest_client_transport_cache_gc_calls_total",
-        "no transport was dropped",
     ),
     (
         "rest_client_dns_resolution_duration_seconds",
@@ -176,13 +169,7 @@ fn report_rare_events(hooks: &Hooks) {
     hooks.rate_limiter_latency.observe(&call, POLL_INTERVAL);
     hooks.request_retry.increment(&call, Code::Error);
     hooks.resolver_latency.observe("host", POLL_INTERVAL);
-    hooks.transport_cache_entries.observe(1);
-    hooks.transport_create_calls.increment(TransportCreate::Hit);
     hooks.transport_ca_reloads.increment(CaReload::Unchanged);
-    hooks.transport_cert_rotation_gc_calls.increment();
-    hooks
-        .transport_cache_gc_calls
-        .increment(TransportCacheGc::Deleted);
     hooks
         .exec_plugin_calls
         .increment(0, ExecCallStatus::NoError);
@@ -231,7 +218,7 @@ async fn metrics_named_as_in_client_go_have_its_type_labels_and_buckets() -> any
 
     let registry = Registry::new();
     use_clients(&namespace, &kubeconfig, &registry).await;
-    let used = Exposition::parse(&Format::Prometheus.render(&registry.encode()))?;
+    let used = Exposition::parse(&registry.encode_as(Format::Text))?;
     for family in [
         requests,
         "rest_client_request_duration_seconds",
@@ -245,7 +232,7 @@ async fn metrics_named_as_in_client_go_have_its_type_labels_and_buckets() -> any
         );
     }
     report_rare_events(&registry.hooks());
-    let ours = Exposition::parse(&Format::Prometheus.render(&registry.encode()))?;
+    let ours = Exposition::parse(&registry.encode_as(Format::Text))?;
 
     let mut compared = BTreeSet::new();
     for (name, shape) in client_go_families(&ours) {

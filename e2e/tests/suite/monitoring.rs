@@ -47,11 +47,15 @@ async fn promtool_accepts_the_rules_and_their_tests_pass() -> anyhow::Result<()>
 #[tokio::test]
 async fn promtool_accepts_every_query_of_rules_and_dashboards() -> anyhow::Result<()> {
     let promtool = Cluster::from_env().await?.program("promtool")?;
-    let queries = queries::queries(&root());
+    let mut queries = queries::queries(&root());
     ensure!(
         queries.iter().any(|query| query.is_alert),
         "there are alerts"
     );
+    let published = root().join("crates/kube-client-metrics/dashboards");
+    for dashboard in queries::dashboards_in(&published) {
+        queries.extend(dashboard.queries());
+    }
     for query in queries {
         let mut promtool = Command::new(&promtool);
         let format = ["--experimental", "promql", "format", &query.expr];

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use kube_client_metrics::Hooks;
 use kubevitals_cli::{InvalidSetting, RunError};
 use kubevitals_scrape::{Bearer, Credentials, RenewedToken, Transport};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, Refresh, ReloadingKeyPair, TrustRoots};
 
+use super::ca_reloads::CountedReloads;
 use super::config::Settings;
 use super::flags::KubeletFlags;
 use super::kubelet_token::{ServiceAccountName, TokenSource};
@@ -27,6 +29,7 @@ impl KubeletAccess {
     pub(super) fn new(
         settings: &Settings,
         cluster: &kube::Config,
+        hooks: &Hooks,
         now: SystemTime,
     ) -> Result<Self, RunError> {
         let flags = &settings.kubelet;
@@ -75,7 +78,10 @@ impl KubeletAccess {
         } else {
             let sources = authorities(flags, cluster);
             let roots = TrustRoots::load("kubelet CA", sources, now).map_err(RunError::runtime)?;
-            refreshed.push(Arc::<TrustRoots>::clone(&roots));
+            refreshed.push(Arc::new(CountedReloads {
+                roots: Arc::<TrustRoots>::clone(&roots),
+                hooks: hooks.clone(),
+            }));
             ClientTls::trusting(roots, &options)
         };
         Ok(Self {

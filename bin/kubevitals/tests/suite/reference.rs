@@ -82,11 +82,25 @@ const OCCASIONAL: &[(&str, &str, &[&str], &str)] = &[
         &["name"],
         "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease",
     ),
+    // For a host that is a name.
+    (
+        "rest_client_dns_resolution_duration_seconds",
+        "histogram",
+        &["host"],
+        "DNS resolver latency in seconds. Broken down by host",
+    ),
     (
         "rest_client_request_retries_total",
         "counter",
         &["code", "verb", "host"],
         "Number of request retries, partitioned by status code, verb, and host",
+    ),
+    // Every ten seconds.
+    (
+        "rest_client_transport_ca_reload_total",
+        "counter",
+        &["result", "reason"],
+        "Number of times a CA reload is attempted, partitioned by the result and reason",
     ),
 ];
 

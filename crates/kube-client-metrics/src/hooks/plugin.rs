@@ -6,27 +6,23 @@ use super::hook;
 
 hook! {
     /// Calls of an exec plugin. client-go: `ExecPluginCalls`.
-    ExecPluginCalls::increment(exit_code: i32, status: ExecCallStatus)
-}
-
-hook! {
-    /// Checks of an exec plugin against the policy. client-go: `ExecPluginPolicyCalls`.
-    ExecPluginPolicyCalls::increment(verdict: PolicyVerdict)
+    exec_plugin_calls: ExecPluginCalls::increment(exit_code: i32, status: ExecCallStatus)
 }
 
 hook! {
     /// The earliest expiry of the client certificates; `None` while there is none. client-go:
     /// `ClientCertExpiry`.
-    ClientCertExpiry::set(expiry: Option<SystemTime>)
+    client_cert_expiry: ClientCertExpiry::set(expiry: Option<SystemTime>)
 }
 
 hook! {
     /// The age of a client certificate when it was rotated. client-go: `ClientCertRotationAge`.
-    ClientCertRotationAge::observe(age: Duration)
+    client_cert_rotation_age: ClientCertRotationAge::observe(age: Duration)
 }
 
 /// The result of a call of an exec plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ExecCallStatus {
     /// The plugin returned credentials.
     NoError,
@@ -38,14 +34,6 @@ pub enum ExecCallStatus {
     ClientInternalError,
 }
 
-/// The decision of the plugin policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "they are named like what they mean")]
-pub enum PolicyVerdict {
-    Allowed,
-    Denied,
-}
-
 impl ExecCallStatus {
     /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
@@ -54,16 +42,6 @@ impl ExecCallStatus {
             Self::PluginExecutionError => "plugin_execution_error",
             Self::PluginNotFoundError => "plugin_not_found_error",
             Self::ClientInternalError => "client_internal_error",
-        }
-    }
-}
-
-impl PolicyVerdict {
-    /// Returns the label value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Denied => "denied",
         }
     }
 }

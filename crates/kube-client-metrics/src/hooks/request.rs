@@ -10,58 +10,80 @@ hook! {
     /// body, with all attempts and waits.
     ///
     /// client-go: `RequestLatency`.
-    RequestLatency::observe(call: &Call, latency: Duration)
+    request_latency: RequestLatency::observe(call: &Call, latency: Duration)
 }
 
 hook! {
     /// The time spent waiting for a client-side rate limiter. client-go: `RateLimiterLatency`.
-    RateLimiterLatency::observe(call: &Call, waited: Duration)
+    rate_limiter_latency: RateLimiterLatency::observe(call: &Call, waited: Duration)
 }
 
 hook! {
     /// The size in bytes of each attempt's request body, if it is known. client-go:
     /// `RequestSize`.
-    RequestSize::observe(call: &Call, bytes: u64)
+    request_size: RequestSize::observe(call: &Call, bytes: u64)
 }
 
 hook! {
     /// The decompressed size in bytes of the body of a response that is not a stream. client-go:
     /// `ResponseSize`.
-    ResponseSize::observe(call: &Call, bytes: u64)
+    response_size: ResponseSize::observe(call: &Call, bytes: u64)
 }
 
 hook! {
     /// The result of each attempt, including streams and upgrades. client-go: `RequestResult`.
-    RequestResult::increment(call: &Call, code: Code)
+    request_result: RequestResult::increment(call: &Call, code: Code)
 }
 
 hook! {
     /// Attempts after the first of a logical request. client-go: `RequestRetry`.
-    RequestRetry::increment(call: &Call, code: Code)
+    request_retry: RequestRetry::increment(call: &Call, code: Code)
+}
+
+hook! {
+    /// The end of an attempt: when its response head arrived, or when it failed. client-go has no
+    /// such hook.
+    attempt_end: AttemptEnd::observe(call: &Call, report: &AttemptReport)
 }
 
 hook! {
     /// The end of a logical request that is not a stream. client-go has no such hook.
-    RequestEnd::observe(call: &Call, report: &RequestReport)
+    request_end: RequestEnd::observe(call: &Call, report: &RequestReport)
 }
 
 /// Watches, followed logs and upgraded connections. client-go has no such hook.
 pub trait Streams: Send + Sync + 'static {
     /// The response head of a stream arrived.
-    fn opened(&self, call: &Call, kind: StreamKind);
+    fn opened(&self, call: &Call, kind: StreamKind) {
+        let _ = (call, kind);
+    }
 
     /// A chunk of the body arrived, which completed this many lines: events of a watch, lines of a
     /// log.
-    fn received(&self, call: &Call, kind: StreamKind, events: u64, bytes: u64);
+    fn received(&self, call: &Call, kind: StreamKind, events: u64, bytes: u64) {
+        let _ = (call, kind, events, bytes);
+    }
 
     /// A stream ended. Not called for upgraded connections, which leave the client.
-    fn ended(&self, call: &Call, report: &StreamReport);
+    fn ended(&self, call: &Call, report: &StreamReport) {
+        let _ = (call, report);
+    }
 }
 
-impl Streams for Noop {
-    fn opened(&self, _: &Call, _: StreamKind) {}
-    fn received(&self, _: &Call, _: StreamKind, _: u64, _: u64) {}
-    fn ended(&self, _: &Call, _: &StreamReport) {}
+impl Streams for Noop {}
+
+/// The result of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttemptReport {
+    /// The number of the attempt, from one.
+    pub attempt: u32,
+    /// Its status.
+    pub code: Code,
+    /// From its start to the response head.
+    pub duration: Duration,
+    /// The size of the request body in bytes, if it is known.
+    pub sent: Option<u64>,
 }
 
 /// The result of a logical request.
@@ -72,7 +94,7 @@ pub struct RequestReport {
     pub code: Code,
     /// How it ended.
     pub outcome: Outcome,
-    /// The number of attempts; zero if it was dropped before the first.
+    /// The number of attempts.
     pub attempts: u32,
     /// From the call to the end of the body.
     pub duration: Duration,
@@ -82,6 +104,7 @@ pub struct RequestReport {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The body was read to its end. The code has the server's status.
     Completed,
@@ -109,6 +132,7 @@ pub struct StreamReport {
 
 /// The kind of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StreamKind {
     /// Events of a watch.
     Watch,
@@ -120,6 +144,7 @@ pub enum StreamKind {
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StreamEnd {
     /// The server ended it.
     Server,

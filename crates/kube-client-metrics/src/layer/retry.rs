@@ -45,7 +45,7 @@ pin_project! {
         policy: P,
         #[pin]
         state: State<F, W>,
-        // Taken when the response is returned.
+        // Taken when the response is returned; `None` too if nobody listens.
         recording: Option<Recording>,
     }
 }
@@ -93,8 +93,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut recording = Recording::begin(&self.meter, &request);
-        recording.sent(request.body().size_hint().exact());
+        let recording = Recording::begin(&self.meter, &request);
         let mut policy = self.policy.clone();
         let spare = policy.clone_request(&request);
         RetryFuture {
@@ -104,7 +103,7 @@ where
             },
             service: self.inner.clone(),
             policy,
-            recording: Some(recording),
+            recording,
         }
     }
 }
@@ -133,7 +132,7 @@ where
                         .and_then(|request| this.policy.retry(request, &mut result));
                     match wait {
                         Some(wait) => this.state.set(State::Waiting { wait }),
-                        None => return Poll::Ready(deliver(result, take(this.recording))),
+                        None => return Poll::Ready(deliver(result, this.recording.take())),
                     }
                 }
                 StateProjection::Waiting { wait } => {
@@ -142,7 +141,7 @@ where
                 }
                 StateProjection::Ready => {
                     if let Err(error) = ready!(this.service.poll_ready(context)) {
-                        return Poll::Ready(deliver(Err(error), take(this.recording)));
+                        return Poll::Ready(deliver(Err(error), this.recording.take()));
                     }
                     let request = this
                         .spare
@@ -150,7 +149,7 @@ where
                         .expect("a request is tried again only if there is a spare");
                     *this.spare = this.policy.clone_request(&request);
                     if let Some(recording) = this.recording {
-                        recording.sent(request.body().size_hint().exact());
+                        recording.sent_again(&request);
                     }
                     this.state.set(State::Called {
                         response: this.service.call(request),
@@ -159,10 +158,4 @@ where
             }
         }
     }
-}
-
-fn take(recording: &mut Option<Recording>) -> Recording {
-    recording
-        .take()
-        .expect("a future is not polled after it was ready")
 }

@@ -8,8 +8,8 @@ use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
 
 use super::{OpenTelemetry, counter, level, seconds, sizes};
 use crate::hooks::{
-    RateLimiterLatency, RequestEnd, RequestLatency, RequestReport, RequestResult, RequestRetry,
-    RequestSize, ResponseSize, StreamKind, StreamReport, Streams,
+    AttemptEnd, AttemptReport, RateLimiterLatency, RequestEnd, RequestLatency, RequestReport,
+    RequestResult, RequestRetry, RequestSize, ResponseSize, StreamKind, StreamReport, Streams,
 };
 use crate::{Call, Code, bounds};
 
@@ -100,6 +100,11 @@ impl RequestRetry for OpenTelemetry {
         let [verb, host] = by_host(call);
         self.requests().retries.add(1, &[of_code(code), verb, host]);
     }
+}
+
+/// All that there is of an attempt is counted by the hooks of client-go.
+impl AttemptEnd for OpenTelemetry {
+    fn observe(&self, _: &Call, _: &AttemptReport) {}
 }
 
 impl RequestEnd for OpenTelemetry {

@@ -9,7 +9,9 @@ use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 use super::{OpenTelemetry, counter, gauge, level, seconds, sizes};
 use crate::bounds;
 use crate::hooks::{
-    LeaderElection, ReflectorMetrics, ReflectorProvider, WorkqueueMetrics, WorkqueueProvider,
+    ControllerMetrics, ControllerProvider, InformerId, InformerMetrics, InformerProvider,
+    LeaderElection, ReconcileResult, ReflectorMetrics, ReflectorProvider, WorkqueueMetrics,
+    WorkqueueProvider,
 };
 
 #[derive(Debug)]
@@ -31,6 +33,14 @@ pub(super) struct Runtime {
     watch_duration: Histogram<f64>,
     watch_items: Histogram<u64>,
     resource_version: Gauge<u64>,
+    reconciles: Counter<u64>,
+    reconcile_errors: Counter<u64>,
+    reconcile_panics: Counter<u64>,
+    reconcile_time: Histogram<f64>,
+    max_concurrent: Gauge<u64>,
+    active_workers: UpDownCounter<i64>,
+    informer_latency: Histogram<f64>,
+    store_version: Gauge<u64>,
 }
 
 /// One queue or reflector.
@@ -42,9 +52,9 @@ struct Named {
 
 impl Runtime {
     pub(super) fn new(meter: &Meter) -> Self {
-        let by_queue = |name| seconds(meter, name, &bounds::queue());
+        let by_queue = |name| seconds(meter, name, &bounds::QUEUE);
         let level_of = |name| meter.f64_gauge(name).with_unit("s").build();
-        let items = |name| sizes(meter, name, "", &bounds::items());
+        let items = |name| sizes(meter, name, "", &bounds::ITEMS);
         let of_watch = "kube_client_reflector_watch_duration";
         let of_list = "kube_client_reflector_list_duration";
         Self {
@@ -65,6 +75,18 @@ impl Runtime {
             watch_duration: seconds(meter, of_watch, &bounds::STREAM),
             watch_items: items("kube_client_reflector_watch_items"),
             resource_version: gauge(meter, "kube_client_reflector_last_resource_version"),
+            reconciles: counter(meter, "controller_runtime_reconcile"),
+            reconcile_errors: counter(meter, "controller_runtime_reconcile_errors"),
+            reconcile_panics: counter(meter, "controller_runtime_reconcile_panics"),
+            reconcile_time: seconds(
+                meter,
+                "controller_runtime_reconcile_time",
+                &bounds::RECONCILE,
+            ),
+            max_concurrent: gauge(meter, "controller_runtime_max_concurrent_reconciles"),
+            active_workers: level(meter, "controller_runtime_active_workers"),
+            informer_latency: seconds(meter, "informer_processing_latency", &bounds::INFORMER),
+            store_version: gauge(meter, "informer_store_resource_version"),
         }
     }
 }
@@ -173,6 +195,85 @@ impl ReflectorMetrics for Named {
     fn last_resource_version(&self, version: u64) {
         let instrument = &self.adapter.runtime().resource_version;
         instrument.record(version, &self.name);
+    }
+}
+
+/// One controller.
+#[derive(Debug)]
+struct Controller {
+    adapter: OpenTelemetry,
+    controller: [KeyValue; 1],
+}
+
+impl ControllerProvider for OpenTelemetry {
+    fn controller(&self, name: &str) -> Arc<dyn ControllerMetrics> {
+        Arc::new(Controller {
+            adapter: self.clone(),
+            controller: [KeyValue::new("controller", name.to_owned())],
+        })
+    }
+}
+
+impl ControllerMetrics for Controller {
+    fn started(&self) {
+        let runtime = self.adapter.runtime();
+        runtime.active_workers.add(1, &self.controller);
+    }
+
+    fn finished(&self, result: ReconcileResult, duration: Duration) {
+        let runtime = self.adapter.runtime();
+        runtime.active_workers.add(-1, &self.controller);
+        let duration = duration.as_secs_f64();
+        runtime.reconcile_time.record(duration, &self.controller);
+        if matches!(result, ReconcileResult::Error | ReconcileResult::Panic) {
+            runtime.reconcile_errors.add(1, &self.controller);
+        }
+        if result == ReconcileResult::Panic {
+            runtime.reconcile_panics.add(1, &self.controller);
+        }
+        if let Some(result) = result.as_str() {
+            let [controller] = self.controller.clone();
+            let attributes = [controller, KeyValue::new("result", result)];
+            runtime.reconciles.add(1, &attributes);
+        }
+    }
+
+    fn max_concurrent(&self, limit: u64) {
+        let instrument = &self.adapter.runtime().max_concurrent;
+        instrument.record(limit, &self.controller);
+    }
+}
+
+/// One informer.
+#[derive(Debug)]
+struct Informer {
+    adapter: OpenTelemetry,
+    attributes: [KeyValue; 4],
+}
+
+impl InformerProvider for OpenTelemetry {
+    fn informer(&self, id: &InformerId) -> Arc<dyn InformerMetrics> {
+        Arc::new(Informer {
+            adapter: self.clone(),
+            attributes: [
+                KeyValue::new("name", id.name.clone()),
+                KeyValue::new("group", id.group.clone()),
+                KeyValue::new("version", id.version.clone()),
+                KeyValue::new("resource", id.resource.clone()),
+            ],
+        })
+    }
+}
+
+impl InformerMetrics for Informer {
+    fn processed(&self, latency: Duration) {
+        let instrument = &self.adapter.runtime().informer_latency;
+        instrument.record(latency.as_secs_f64(), &self.attributes);
+    }
+
+    fn store_resource_version(&self, version: u64) {
+        let instrument = &self.adapter.runtime().store_version;
+        instrument.record(version % bounds::STORE_VERSION, &self.attributes);
     }
 }
 

@@ -4,38 +4,41 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge};
+use opentelemetry::metrics::{Counter, Histogram, Meter, ObservableGauge};
 use parking_lot::Mutex;
 
-use super::{OpenTelemetry, counter, gauge, seconds};
+use super::{OpenTelemetry, counter, seconds};
 use crate::bounds;
 use crate::hooks::{
     CaReload, ClientCertExpiry, ClientCertRotationAge, ConnectLatency, ConnectOutcome,
-    ExecCallStatus, ExecPluginCalls, ExecPluginPolicyCalls, PolicyVerdict, ResolverLatency,
-    TransportCaReloads, TransportCacheEntries, TransportCacheGc, TransportCacheGcCalls,
-    TransportCertRotationGcCalls, TransportCreate, TransportCreateCalls,
+    ExecCallStatus, ExecPluginCalls, ResolverLatency, TransportCaReloads,
 };
 
 #[derive(Debug)]
 pub(super) struct Transport {
     resolver: Histogram<f64>,
     connect: Histogram<f64>,
-    cache_entries: Gauge<u64>,
-    create_calls: Counter<u64>,
     ca_reloads: Counter<u64>,
-    cert_rotation_gc_calls: Counter<u64>,
-    cache_gc_calls: Counter<u64>,
     exec_calls: Counter<u64>,
-    exec_policy_calls: Counter<u64>,
     rotation_age: Histogram<f64>,
-    expiry: Arc<Mutex<Option<SystemTime>>>,
+    expiry: Arc<Mutex<Expiry>>,
     /// Kept alive so that its callback is called.
     _ttl: ObservableGauge<f64>,
 }
 
+/// The last reported expiry of certificates.
+#[derive(Clone, Copy, Debug, Default)]
+enum Expiry {
+    #[default]
+    Untold,
+    /// There is no certificate.
+    Never,
+    At(SystemTime),
+}
+
 impl Transport {
     pub(super) fn new(meter: &Meter) -> Self {
-        let expiry: Arc<Mutex<Option<SystemTime>>> = Arc::default();
+        let expiry: Arc<Mutex<Expiry>> = Arc::default();
         let asked = Arc::clone(&expiry);
         let ttl = meter.f64_observable_gauge("rest_client_exec_plugin_ttl");
         Self {
@@ -45,13 +48,8 @@ impl Transport {
                 &bounds::RESOLVER,
             ),
             connect: seconds(meter, "kube_client_connect_duration", &bounds::LATENCY),
-            cache_entries: gauge(meter, "rest_client_transport_cache_entries"),
-            create_calls: counter(meter, "rest_client_transport_create_calls"),
             ca_reloads: counter(meter, "rest_client_transport_ca_reload"),
-            cert_rotation_gc_calls: counter(meter, "rest_client_transport_cert_rotation_gc_calls"),
-            cache_gc_calls: counter(meter, "rest_client_transport_cache_gc_calls"),
             exec_calls: counter(meter, "rest_client_exec_plugin_call"),
-            exec_policy_calls: counter(meter, "kube_client_exec_plugin_policy_calls"),
             // client-go's name has no unit, so the instrument has none either.
             rotation_age: meter
                 .f64_histogram("rest_client_exec_plugin_certificate_rotation_age")
@@ -62,8 +60,12 @@ impl Transport {
                 .with_unit("s")
                 .with_callback(move |observer| {
                     let expiry = *asked.lock();
-                    if let Some(at) = expiry {
-                        observer.observe(seconds_until(at, SystemTime::now()), &[]);
+                    match expiry {
+                        Expiry::Untold => {}
+                        Expiry::Never => observer.observe(f64::INFINITY, &[]),
+                        Expiry::At(at) => {
+                            observer.observe(seconds_until(at, SystemTime::now()), &[]);
+                        }
                     }
                 })
                 .build(),
@@ -94,37 +96,11 @@ impl ConnectLatency for OpenTelemetry {
     }
 }
 
-impl TransportCacheEntries for OpenTelemetry {
-    fn observe(&self, entries: u64) {
-        self.transport().cache_entries.record(entries, &[]);
-    }
-}
-
-impl TransportCreateCalls for OpenTelemetry {
-    fn increment(&self, result: TransportCreate) {
-        let result = KeyValue::new("result", result.as_str());
-        self.transport().create_calls.add(1, &[result]);
-    }
-}
-
 impl TransportCaReloads for OpenTelemetry {
     fn increment(&self, reload: CaReload) {
         let result = KeyValue::new("result", reload.result());
         let reason = KeyValue::new("reason", reload.reason());
         self.transport().ca_reloads.add(1, &[result, reason]);
-    }
-}
-
-impl TransportCertRotationGcCalls for OpenTelemetry {
-    fn increment(&self) {
-        self.transport().cert_rotation_gc_calls.add(1, &[]);
-    }
-}
-
-impl TransportCacheGcCalls for OpenTelemetry {
-    fn increment(&self, result: TransportCacheGc) {
-        let result = KeyValue::new("result", result.as_str());
-        self.transport().cache_gc_calls.add(1, &[result]);
     }
 }
 
@@ -136,17 +112,10 @@ impl ExecPluginCalls for OpenTelemetry {
     }
 }
 
-impl ExecPluginPolicyCalls for OpenTelemetry {
-    fn increment(&self, verdict: PolicyVerdict) {
-        let verdict = KeyValue::new("verdict", verdict.as_str());
-        self.transport().exec_policy_calls.add(1, &[verdict]);
-    }
-}
-
 impl ClientCertExpiry for OpenTelemetry {
     fn set(&self, expiry: Option<SystemTime>) {
         let known = &self.transport().expiry;
-        *known.lock() = expiry;
+        *known.lock() = expiry.map_or(Expiry::Never, Expiry::At);
     }
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body::Body;
 use http_body_util::Full;
-use kube_client_metrics::{Classifier, MetricsLayer, Registry};
+use kube_client_metrics::{Classifier, MetricsLayer, RateLimitLayer, RateLimiter, Registry};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tower::retry::Policy;
 use tower::{Layer, Service};
@@ -71,7 +71,14 @@ fn a_request_of_an_existing_series_does_not_allocate() {
     let registry = Registry::new();
     let layer = MetricsLayer::new(&registry, Classifier::new("cluster.example:6443"));
     let mut once = layer.layer(tower::service_fn(respond));
-    let mut again = layer.with_retry(Never).layer(tower::service_fn(respond));
+    // With three adapters, and behind a rate limiter without waits.
+    let three = registry.hooks().and(&Registry::new()).and(&Registry::new());
+    let limiter = RateLimiter::new(1e9, u32::MAX);
+    let classifier = Classifier::new("cluster.example:6443");
+    let limit = RateLimitLayer::new(limiter, three.clone(), classifier.clone());
+    let mut again = MetricsLayer::new(three, classifier)
+        .with_retry(Never)
+        .layer(limit.layer(tower::service_fn(respond)));
     let uris: Vec<Uri> = PATHS.iter().map(|path| Uri::from_static(path)).collect();
     let mut all = || {
         for uri in &uris {

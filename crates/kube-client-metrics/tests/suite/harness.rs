@@ -46,7 +46,7 @@ impl Recorder {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    fn record(&self, line: String) {
+    pub(crate) fn record(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }
 

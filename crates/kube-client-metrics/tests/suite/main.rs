@@ -6,6 +6,10 @@
 mod allocations;
 mod classify;
 mod concurrency;
+#[cfg(feature = "runtime")]
+mod controllers;
+#[cfg(feature = "metrics")]
+mod facade;
 mod families;
 mod global;
 mod harness;

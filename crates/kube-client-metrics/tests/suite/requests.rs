@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use http::Response;
+use kube_client_metrics::hooks::{AttemptReport, Context, RequestHead};
+use kube_client_metrics::{Call, Classifier, Code, Hooks, MetricsLayer, Registry};
 use tower::{Service, ServiceExt};
 
+use crate::families::sum;
 use crate::harness::{Broken, Recorder, Script, Step, exchange, frame, measured, request, respond};
 
 const POD: &str = "/api/v1/namespaces/space/pods/object";
@@ -146,10 +149,7 @@ async fn a_dropped_body_is_a_cancelled_request() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_body_need_not_be_read() {
     let calls = Recorder::default();
-    let layer = kube_client_metrics::MetricsLayer::new(
-        calls.hooks(),
-        kube_client_metrics::Classifier::new("cluster"),
-    );
+    let layer = MetricsLayer::new(calls.hooks(), Classifier::new("cluster"));
     let service = tower::Layer::layer(
         &layer,
         tower::service_fn(async |_: http::Request<String>| {
@@ -160,4 +160,90 @@ async fn an_empty_body_need_not_be_read() {
     drop(response);
     let calls = calls.take();
     assert!(calls.last().unwrap().contains(" completed "), "{calls:?}");
+}
+
+/// What client-go's hooks find in the context of the call.
+#[derive(Clone)]
+struct Tenant(&'static str);
+
+#[tokio::test(start_paused = true)]
+async fn hooks_see_what_was_captured_of_the_request_until_its_end() {
+    let calls = Recorder::default();
+    let (at_head, at_end) = (calls.clone(), calls.clone());
+    let hooks = Hooks::default()
+        .with_request_context(|request: &RequestHead<'_>, context: &mut Context| {
+            if let Some(tenant) = request.extensions.get::<Tenant>() {
+                context.insert(tenant.clone());
+            }
+        })
+        .with_request_context(|request: &RequestHead<'_>, context: &mut Context| {
+            context.insert(format!("{} {}", request.method, request.uri.path()));
+            context.insert(request.headers.len());
+        })
+        .with_attempt_end(move |call: &Call, report: &AttemptReport| {
+            let Tenant(name) = call.context.get().unwrap();
+            at_head.record(format!(
+                "{name} {} {} {:?} {}",
+                report.attempt,
+                report.code,
+                report.sent,
+                report.duration.as_millis()
+            ));
+        })
+        .with_request_latency(move |call: &Call, _: Duration| {
+            let Tenant(name) = call.context.get().unwrap();
+            let (path, headers): (&String, &usize) =
+                (call.context.get().unwrap(), call.context.get().unwrap());
+            at_end.record(format!("{name} {path} {headers}"));
+        });
+    let layer = MetricsLayer::new(hooks, Classifier::new("cluster"));
+    let service = tower::Layer::layer(
+        &layer,
+        tower::service_fn(async |_: http::Request<String>| {
+            tokio::time::sleep(Duration::from_millis(7)).await;
+            Ok::<_, Broken>(respond(200, Script::text("{}")))
+        }),
+    );
+    let mut request = request("GET", POD);
+    request.extensions_mut().insert(Tenant("blue"));
+    exchange(service, request).await;
+    assert_eq!(
+        calls.take(),
+        [
+            "blue 1 200 Some(0) 7",
+            "blue GET /api/v1/namespaces/space/pods/object 0"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_hooks_are_called_in_order() {
+    let calls = Recorder::default();
+    let note = |name: &'static str| {
+        let calls = calls.clone();
+        move |_: &Call, _: Code| calls.record(name.to_owned())
+    };
+    let registries = [Registry::new(), Registry::new()];
+    let [one, two] = &registries;
+    let hooks = Hooks::default()
+        .with_request_result(note("first"))
+        .and(one)
+        .with_request_result(note("second"))
+        .and(Hooks::default())
+        .and(two)
+        .and(Hooks::default().with_request_result(note("third")));
+    let layer = MetricsLayer::new(hooks, Classifier::new("cluster"));
+    let service = tower::Layer::layer(
+        &layer,
+        tower::service_fn(async |_: http::Request<String>| {
+            Ok::<_, Broken>(respond(200, Script::text("{}")))
+        }),
+    );
+    exchange(service, request("GET", POD)).await;
+    assert_eq!(calls.take(), ["first", "second", "third"]);
+    for registry in registries {
+        let text = registry.encode();
+        assert_eq!(sum(&text, "rest_client_requests_total", &[]), 1);
+        assert_eq!(sum(&text, "kube_client_requests_total", &[]), 1);
+    }
 }

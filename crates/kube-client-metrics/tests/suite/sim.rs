@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, WatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use kube_client_metrics::Registry;
+use kube_client_metrics::{ClientOptions, RateLimiter, Registry};
 use kubevitals_sim::api::{Effect, RequestFault, SimApi, SimApiConfig, SimApiHandle};
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
@@ -18,7 +18,7 @@ mod custom_adapter;
 #[path = "../../examples/plain_client.rs"]
 mod plain_client;
 
-async fn start() -> (SimApiHandle, Config) {
+pub(crate) async fn start() -> (SimApiHandle, Config) {
     let api = SimApi::start(SimApiConfig::default()).await.unwrap();
     for name in ["a", "b"] {
         let pod = json!({
@@ -199,6 +199,109 @@ async fn an_unreachable_server_is_an_error() {
         ),
         1
     );
+}
+
+#[tokio::test]
+async fn a_limited_client_waits_for_its_turn() {
+    let (api, config) = start().await;
+    let registry = Registry::new();
+    let client = ClientOptions::new(&registry)
+        .with_rate_limiter(RateLimiter::new(50.0, 1))
+        .with_subresources(["vitals"])
+        .client(config)
+        .unwrap();
+    let pods: Api<Pod> = Api::all(client);
+    let started = std::time::Instant::now();
+    for _ in 0..3 {
+        pods.list(&ListParams::default()).await.unwrap();
+    }
+    assert!(started.elapsed() >= Duration::from_millis(40));
+    drop(pods.watch(&WatchParams::default(), "0").await.unwrap());
+    let text = registry.encode();
+    let name = "rest_client_rate_limiter_duration_seconds_count";
+    assert_eq!(sum(&text, name, &[("verb", "GET")]), 3, "{text}");
+    api.shutdown().await;
+}
+
+#[cfg(feature = "rustls-tls")]
+#[tokio::test]
+async fn connections_of_a_client_are_timed() {
+    let (api, mut config) = start().await;
+    // A name, so that it is resolved; the certificate has the address.
+    config.tls_server_name = Some("127.0.0.1".to_owned());
+    let port = api.address().port();
+    let url = format!("https://localhost:{port}");
+    config.cluster_url = url.parse().unwrap();
+    let registry = Registry::new();
+    let options = ClientOptions::new(&registry).with_timed_connections();
+    let pods: Api<Pod> = Api::all(options.client(config).unwrap());
+    for _ in 0..2 {
+        let listed = pods.list(&ListParams::default()).await.unwrap();
+        assert_eq!(listed.items.len(), 2);
+    }
+    let text = registry.encode();
+    let host = format!("localhost:{port}");
+    let connected = [("host", host.as_str()), ("outcome", "connected")];
+    assert_eq!(
+        sum(
+            &text,
+            "kube_client_connect_duration_seconds_count",
+            &connected
+        ),
+        1,
+        "{text}"
+    );
+    assert_eq!(
+        sum(
+            &text,
+            "rest_client_dns_resolution_duration_seconds_count",
+            &[("host", "localhost")]
+        ),
+        1
+    );
+    api.shutdown().await;
+}
+
+/// kube runs the plugin while the client is built.
+#[tokio::test]
+async fn exec_plugins_of_a_client_are_counted() {
+    let (api, config) = start().await;
+    let registry = Registry::new();
+    let build = |command: &str, argument: &str| {
+        let mut config = config.clone();
+        let exec = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": command,
+            "args": ["-c", argument],
+            "interactiveMode": "Never",
+        });
+        config.auth_info = AuthInfo {
+            exec: Some(serde_json::from_value(exec).unwrap()),
+            ..AuthInfo::default()
+        };
+        kube_client_metrics::client(config, &registry).map(drop)
+    };
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "token"},
+    });
+    build("sh", &format!("echo '{credential}'")).unwrap();
+    build("sh", "exit 3").unwrap_err();
+    build("sh", "echo no credential").unwrap_err();
+    build("there-is-no-such-plugin", "").unwrap_err();
+    let text = registry.encode();
+    for (code, status) in [
+        ("0", "no_error"),
+        ("3", "plugin_execution_error"),
+        ("1", "client_internal_error"),
+        ("1", "plugin_not_found_error"),
+    ] {
+        let labels = [("code", code), ("call_status", status)];
+        let calls = sum(&text, "rest_client_exec_plugin_call_total", &labels);
+        assert_eq!(calls, 1, "{status}: {text}");
+    }
+    api.shutdown().await;
 }
 
 #[tokio::test]

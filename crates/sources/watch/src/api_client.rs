@@ -15,7 +15,8 @@ use hyper_util::client::legacy::Builder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt as _, DynBody};
-use kube_client_metrics::Hooks;
+use kube_client_metrics::connect::{Connector, Resolver};
+use kube_client_metrics::{ClientOptions, Hooks};
 use rustls_pki_types::ServerName;
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
@@ -53,14 +54,16 @@ pub fn api_client_with(
     if config.proxy_url.is_some() || config.auth_info.exec.is_some() {
         return kube_client_metrics::client(config, hooks.clone()).map_err(failed);
     }
-    let stack = stack(&config, timeouts)?;
-    let builder = kube_client_metrics::instrument(&config, stack, hooks);
-    Ok(builder.map_err(failed)?.build())
+    let stack = stack(&config, hooks, timeouts)?;
+    let options = ClientOptions::new(hooks.clone());
+    let builder = options.instrument(&config, stack).map_err(failed)?;
+    Ok(builder.build())
 }
 
 /// kube's stack, without its log and with other connections.
 fn stack(
     config: &kube::Config,
+    hooks: &Hooks,
     timeouts: ConnectionTimeouts,
 ) -> Result<ClientBuilder<Stack>, WatchError> {
     let failed = |error: kube::Error| WatchError::Config(error.into());
@@ -72,8 +75,9 @@ fn stack(
         let name = name.map_err(|error| WatchError::ServerName(error.into()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let tls = tls.enable_all_versions().wrap_connector(tcp(timeouts));
-    let mut connector = TimeoutConnector::new(tls);
+    let tls = tls.enable_all_versions();
+    let tls = tls.wrap_connector(tcp(hooks, timeouts));
+    let mut connector = TimeoutConnector::new(Connector::new(tls, hooks));
     connector.set_connect_timeout(config.connect_timeout);
     let client = Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -99,8 +103,8 @@ fn stack(
 }
 
 /// TCP notices a peer that is gone, for servers without HTTP/2.
-fn tcp(timeouts: ConnectionTimeouts) -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+fn tcp(hooks: &Hooks, timeouts: ConnectionTimeouts) -> HttpConnector<Resolver> {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver::system(hooks));
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(timeouts.idle));

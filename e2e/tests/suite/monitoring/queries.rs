@@ -56,7 +56,8 @@ impl Dashboard {
         panels.iter().filter(|panel| panel["type"] != "row")
     }
 
-    fn queries(&self) -> impl Iterator<Item = Query> {
+    /// The queries of the panels.
+    pub(crate) fn queries(&self) -> impl Iterator<Item = Query> {
         self.panels().flat_map(|panel| {
             let targets = panel["targets"].as_array().unwrap();
             targets.iter().map(|target| Query {
@@ -82,7 +83,12 @@ pub(crate) fn rules(root: &Path) -> Vec<(PathBuf, Vec<Rule>)> {
 
 /// Returns the dashboards, sorted by the names of their files.
 pub(crate) fn dashboards(root: &Path) -> Vec<Dashboard> {
-    let files = files(&root.join("deploy/monitoring/dashboards"), "json");
+    dashboards_in(&root.join("deploy/monitoring/dashboards"))
+}
+
+/// Returns the dashboards in a folder.
+pub(crate) fn dashboards_in(folder: &Path) -> Vec<Dashboard> {
+    let files = files(folder, "json");
     let dashboards = files.into_iter().map(|file| Dashboard {
         json: serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap(),
         file: name(&file),

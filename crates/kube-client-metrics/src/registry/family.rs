@@ -1,15 +1,16 @@
 //! A family of series with lookups that do not allocate.
 //!
-//! Unlike in families of `prometheus-client`, a series is found by borrowed label values, with a
-//! fast hash, and a family is shared without registration.
+//! A series is found by borrowed label values with a fast hash, and a family is shared without
+//! registration.
 
 use std::fmt;
 use std::hash::Hash;
 
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::TypedMetric;
+
+use super::metric::Metric;
+use super::{MetricFamily, Series};
 
 /// The name, help and label names of a family.
 #[derive(Clone, Copy, Debug)]
@@ -71,28 +72,33 @@ impl<K: Labels, M: Clone> Family<K, M> {
     }
 }
 
-impl<K: Labels, M: EncodeMetric + TypedMetric> Family<K, M> {
-    /// Encodes all series in the order of their labels; nothing if there is none.
-    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+impl<K: Labels, M: Metric> Family<K, M> {
+    /// Adds all series in the order of their labels; nothing if there is none.
+    pub(crate) fn gather(&self, families: &mut Vec<MetricFamily>) {
         let series = self.series.read();
         if series.is_empty() {
-            return Ok(());
+            return;
         }
+        let Descriptor { name, help, labels } = self.descriptor;
         let mut rows: Vec<(Vec<&str>, &M)> = series
             .iter()
             .map(|(labels, metric)| (labels.values(), metric))
             .collect();
         rows.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
-        let Descriptor { name, help, labels } = self.descriptor;
-        let mut encoder = encoder.encode_descriptor(name, &format!("{help}."), None, M::TYPE)?;
-        for (values, metric) in rows {
-            if labels.is_empty() {
-                return metric.encode(encoder);
-            }
-            let pairs: Vec<(&str, &str)> = labels.iter().copied().zip(values).collect();
-            metric.encode(encoder.encode_family(&pairs)?)?;
-        }
-        Ok(())
+        let series = rows.into_iter().map(|(values, metric)| Series {
+            labels: labels
+                .iter()
+                .zip(values)
+                .map(|(name, value)| (*name, value.to_owned()))
+                .collect(),
+            value: metric.value(),
+        });
+        families.push(MetricFamily {
+            name,
+            help,
+            kind: M::KIND,
+            series: series.collect(),
+        });
     }
 }
 

@@ -1,23 +1,15 @@
 //! Exec plugins and client certificates.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::Histogram;
 
-use super::Registry;
-use super::buckets;
 use super::family::{Descriptor, Family};
 use super::labels::{Fixed, NameAnd};
-use crate::hooks::{
-    ClientCertExpiry, ClientCertRotationAge, ExecCallStatus, ExecPluginCalls,
-    ExecPluginPolicyCalls, PolicyVerdict,
-};
+use super::metric::{Counter, Histogram};
+use super::{Kind, MetricFamily, Registry, Series, Value, buckets};
+use crate::hooks::{ClientCertExpiry, ClientCertRotationAge, ExecCallStatus, ExecPluginCalls};
 
 /// client-go's families of exec plugins.
 #[derive(Debug)]
@@ -25,7 +17,6 @@ pub(crate) struct Plugin {
     expiry: Mutex<Expiry>,
     rotation_age: Family<Fixed<0>, Histogram>,
     calls: Family<NameAnd<Arc<str>>, Counter>,
-    policy_calls: Family<Fixed<1>, Counter>,
 }
 
 /// The last reported expiry of certificates.
@@ -59,36 +50,30 @@ impl Plugin {
                 },
                 Counter::default,
             ),
-            policy_calls: Family::new(
-                Descriptor {
-                    name: "kube_client_exec_plugin_policy_calls",
-                    help: "Number of comparisons of an exec plugin to the plugin policy, partitioned by the verdict",
-                    labels: &["verdict"],
-                },
-                Counter::default,
-            ),
         }
     }
 
-    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(crate) fn gather(&self, families: &mut Vec<MetricFamily>) {
         let expiry = *self.expiry.lock();
         let ttl = match expiry {
             Expiry::Untold => None,
             Expiry::Never => Some(f64::INFINITY),
             Expiry::At(at) => Some(seconds_until(at, SystemTime::now())),
         };
-        if let Some(ttl) = ttl.map(ConstGauge::new) {
-            ttl.encode(encoder.encode_descriptor(
-                "rest_client_exec_plugin_ttl_seconds",
-                "Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the auth exec plugin, \
-                 negative if already expired, +INF if there is none.",
-                None,
-                ttl.metric_type(),
-            )?)?;
+        if let Some(ttl) = ttl {
+            families.push(MetricFamily {
+                name: "rest_client_exec_plugin_ttl_seconds",
+                help: "Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the auth exec \
+                       plugin, negative if already expired, +INF if there is none",
+                kind: Kind::Gauge,
+                series: vec![Series {
+                    labels: Vec::new(),
+                    value: Value::Gauge(ttl),
+                }],
+            });
         }
-        self.rotation_age.encode(encoder)?;
-        self.calls.encode(encoder)?;
-        self.policy_calls.encode(encoder)
+        self.rotation_age.gather(families);
+        self.calls.gather(families);
     }
 }
 
@@ -112,16 +97,6 @@ impl ExecPluginCalls for Registry {
         self.plugin()
             .calls
             .with(&NameAnd(code.as_str(), status.as_str()), |m| {
-                m.inc();
-            });
-    }
-}
-
-impl ExecPluginPolicyCalls for Registry {
-    fn increment(&self, verdict: PolicyVerdict) {
-        self.plugin()
-            .policy_calls
-            .with(&Fixed([verdict.as_str()]), |m| {
                 m.inc();
             });
     }

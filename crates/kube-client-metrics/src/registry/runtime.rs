@@ -1,37 +1,29 @@
 //! Reflectors, work queues and leader election.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-
-use super::Registry;
-use super::buckets;
 use super::family::{Descriptor, Family};
 use super::labels::Name;
+use super::metric::{Counter, FloatGauge, Gauge, Histogram};
+use super::{MetricFamily, Registry, buckets};
 use crate::hooks::{
     LeaderElection, ReflectorMetrics, ReflectorProvider, WorkqueueMetrics, WorkqueueProvider,
 };
 
 type Named<M> = Family<Name<Arc<str>>, M>;
-type Seconds = Gauge<f64, AtomicU64>;
 
 /// client-go's families of work queues and leader election, and our own of reflectors.
 #[derive(Debug)]
 pub(crate) struct Runtime {
-    queue_depth: Named<Gauge<i64, AtomicI64>>,
+    queue_depth: Named<Gauge>,
     queue_adds: Named<Counter>,
     queue_duration: Named<Histogram>,
     queue_work_duration: Named<Histogram>,
-    queue_unfinished: Named<Seconds>,
-    queue_longest: Named<Seconds>,
+    queue_unfinished: Named<FloatGauge>,
+    queue_longest: Named<FloatGauge>,
     queue_retries: Named<Counter>,
-    leader_status: Named<Gauge<i64, AtomicI64>>,
+    leader_status: Named<Gauge>,
     leader_slowpath: Named<Counter>,
     lists: Named<Counter>,
     list_duration: Named<Histogram>,
@@ -40,18 +32,18 @@ pub(crate) struct Runtime {
     short_watches: Named<Counter>,
     watch_duration: Named<Histogram>,
     watch_items: Named<Histogram>,
-    resource_version: Named<Gauge<u64, AtomicU64>>,
+    resource_version: Named<Gauge>,
 }
 
 /// The series of one queue.
 #[derive(Debug)]
 struct Queue {
-    depth: Gauge<i64, AtomicI64>,
+    depth: Gauge,
     adds: Counter,
     duration: Histogram,
     work_duration: Histogram,
-    unfinished: Seconds,
-    longest: Seconds,
+    unfinished: FloatGauge,
+    longest: FloatGauge,
     retries: Counter,
 }
 
@@ -85,9 +77,9 @@ impl Runtime {
                 "How long in seconds processing an item from workqueue takes", buckets::queue),
             queue_unfinished: named("workqueue_unfinished_work_seconds",
                 "How many seconds of work has been done that is in progress and hasn't been observed by work_duration. \
-                 Large values indicate stuck threads", Gauge::default),
+                 Large values indicate stuck threads", FloatGauge::default),
             queue_longest: named("workqueue_longest_running_processor_seconds",
-                "How many seconds has the longest running processor for workqueue been running", Gauge::default),
+                "How many seconds has the longest running processor for workqueue been running", FloatGauge::default),
             queue_retries: named("workqueue_retries", "Total number of retries handled by workqueue", Counter::default),
             leader_status: named("leader_election_master_status",
                 "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates \
@@ -110,24 +102,24 @@ impl Runtime {
         }
     }
 
-    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        self.queue_depth.encode(encoder)?;
-        self.queue_adds.encode(encoder)?;
-        self.queue_duration.encode(encoder)?;
-        self.queue_work_duration.encode(encoder)?;
-        self.queue_unfinished.encode(encoder)?;
-        self.queue_longest.encode(encoder)?;
-        self.queue_retries.encode(encoder)?;
-        self.leader_status.encode(encoder)?;
-        self.leader_slowpath.encode(encoder)?;
-        self.lists.encode(encoder)?;
-        self.list_duration.encode(encoder)?;
-        self.list_items.encode(encoder)?;
-        self.watches.encode(encoder)?;
-        self.short_watches.encode(encoder)?;
-        self.watch_duration.encode(encoder)?;
-        self.watch_items.encode(encoder)?;
-        self.resource_version.encode(encoder)
+    pub(crate) fn gather(&self, families: &mut Vec<MetricFamily>) {
+        self.queue_depth.gather(families);
+        self.queue_adds.gather(families);
+        self.queue_duration.gather(families);
+        self.queue_work_duration.gather(families);
+        self.queue_unfinished.gather(families);
+        self.queue_longest.gather(families);
+        self.queue_retries.gather(families);
+        self.leader_status.gather(families);
+        self.leader_slowpath.gather(families);
+        self.lists.gather(families);
+        self.list_duration.gather(families);
+        self.list_items.gather(families);
+        self.watches.gather(families);
+        self.short_watches.gather(families);
+        self.watch_duration.gather(families);
+        self.watch_items.gather(families);
+        self.resource_version.gather(families);
     }
 }
 
@@ -167,7 +159,7 @@ impl WorkqueueMetrics for Queue {
     }
 
     fn abandoned(&self, items: u64) {
-        self.depth.dec_by(i64::try_from(items).unwrap_or(i64::MAX));
+        self.depth.dec_by(items);
     }
 
     fn in_progress(&self, unfinished: Duration, longest: Duration) {

@@ -1,22 +1,15 @@
 //! Requests, attempts and streams.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-
-use super::Registry;
-use super::buckets;
 use super::family::{Descriptor, Family, Labels};
 use super::labels::{ByCode, ByEnd, ByHost, ByOutcome, ByResource, ByStream, Resource};
+use super::metric::{Counter, Gauge, Histogram};
+use super::{MetricFamily, Registry, buckets};
 use crate::hooks::{
-    RateLimiterLatency, RequestEnd, RequestLatency, RequestReport, RequestResult, RequestRetry,
-    RequestSize, ResponseSize, StreamKind, StreamReport, Streams,
+    AttemptEnd, AttemptReport, RateLimiterLatency, RequestEnd, RequestLatency, RequestReport,
+    RequestResult, RequestRetry, RequestSize, ResponseSize, StreamKind, StreamReport, Streams,
 };
 use crate::{Call, Code, Endpoint};
 
@@ -34,7 +27,7 @@ pub(crate) struct Requests {
     ended: Family<ByOutcome<Arc<Endpoint>>, Counter>,
     durations: Resources<Histogram>,
     streams: Family<ByStream<Arc<Endpoint>>, Counter>,
-    streams_open: Family<ByStream<Arc<Endpoint>>, Gauge<i64, AtomicI64>>,
+    streams_open: Family<ByStream<Arc<Endpoint>>, Gauge>,
     stream_events: Family<ByStream<Arc<Endpoint>>, Counter>,
     stream_bytes: Family<ByStream<Arc<Endpoint>>, Counter>,
     stream_durations: Family<ByEnd<Arc<Endpoint>>, Histogram>,
@@ -91,20 +84,20 @@ impl Requests {
         }
     }
 
-    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        self.latency.encode(encoder)?;
-        self.rate_limiter.encode(encoder)?;
-        self.request_size.encode(encoder)?;
-        self.response_size.encode(encoder)?;
-        self.results.encode(encoder)?;
-        self.retries.encode(encoder)?;
-        self.ended.encode(encoder)?;
-        self.durations.encode(encoder)?;
-        self.streams.encode(encoder)?;
-        self.streams_open.encode(encoder)?;
-        self.stream_events.encode(encoder)?;
-        self.stream_bytes.encode(encoder)?;
-        self.stream_durations.encode(encoder)
+    pub(crate) fn gather(&self, families: &mut Vec<MetricFamily>) {
+        self.latency.gather(families);
+        self.rate_limiter.gather(families);
+        self.request_size.gather(families);
+        self.response_size.gather(families);
+        self.results.gather(families);
+        self.retries.gather(families);
+        self.ended.gather(families);
+        self.durations.gather(families);
+        self.streams.gather(families);
+        self.streams_open.gather(families);
+        self.stream_events.gather(families);
+        self.stream_bytes.gather(families);
+        self.stream_durations.gather(families);
     }
 }
 
@@ -154,6 +147,11 @@ impl RequestRetry for Registry {
             m.inc();
         });
     }
+}
+
+/// All that there is of an attempt is counted by the hooks of client-go.
+impl AttemptEnd for Registry {
+    fn observe(&self, _: &Call, _: &AttemptReport) {}
 }
 
 impl RequestEnd for Registry {

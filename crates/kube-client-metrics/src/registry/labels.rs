@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::Equivalent;
 
 use super::family::Labels;
-use crate::hooks::{Outcome, StreamEnd, StreamKind};
+use crate::hooks::{InformerId, Outcome, StreamEnd, StreamKind};
 use crate::{Call, Code, Endpoint, HttpMethod, Verb};
 
 /// `verb` and `host`, client-go's labels of requests.
@@ -73,6 +73,10 @@ pub(crate) struct Fixed<const N: usize>(pub(crate) [&'static str; N]);
 /// One value from the program, and one from a closed set.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NameAnd<N>(pub(crate) N, pub(crate) &'static str);
+
+/// The name and the resource of an informer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ByInformer(pub(crate) InformerId);
 
 impl<'a> ByHost<&'a str> {
     pub(crate) fn of(call: &'a Call) -> Self {
@@ -247,6 +251,12 @@ impl Resource<&Arc<Endpoint>> {
     }
 }
 
+impl From<&Self> for ByInformer {
+    fn from(labels: &Self) -> Self {
+        labels.clone()
+    }
+}
+
 impl<const N: usize> From<&Self> for Fixed<N> {
     fn from(labels: &Self) -> Self {
         *labels
@@ -314,5 +324,17 @@ impl Labels for NameAnd<Arc<str>> {
 impl<const N: usize> Labels for Fixed<N> {
     fn values(&self) -> Vec<&str> {
         self.0.to_vec()
+    }
+}
+
+impl Labels for ByInformer {
+    fn values(&self) -> Vec<&str> {
+        let InformerId {
+            name,
+            group,
+            version,
+            resource,
+        } = &self.0;
+        vec![name, group, version, resource]
     }
 }
