@@ -96,7 +96,7 @@ fn modules(authority: &Path) -> Value {
     })
 }
 
-/// The configuration of blackbox_exporter.
+/// The configuration of `blackbox_exporter`.
 pub(crate) fn blackbox_config(targets: &Targets) -> String {
     json!({"modules": modules(&targets.authority)}).to_string()
 }

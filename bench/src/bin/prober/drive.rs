@@ -81,6 +81,7 @@ impl PlainClient {
             let response = sent.map_err(|error| error.to_string())?;
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
+            #[expect(clippy::disallowed_methods, reason = "it is limited")]
             let body = body.collect().await.map_err(|error| error.to_string())?;
             self.idle.lock().push(connection);
             let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();

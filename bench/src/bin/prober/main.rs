@@ -1,5 +1,5 @@
-//! The processor time of a probe by `kubevitals prober` and by blackbox_exporter: the same targets
-//! at the same rate, with the same modules.
+//! The processor time of a probe by `kubevitals prober` and by `blackbox_exporter`: the same
+//! targets at the same rate, with the same modules.
 
 mod case;
 mod contenders;
@@ -27,7 +27,7 @@ use self::drive::Pace;
 
 const BLACKBOX: &str = "blackbox_exporter";
 
-/// Largest share of blackbox_exporter's processor time.
+/// Largest share of `blackbox_exporter`'s processor time.
 const MAX_CPU_SHARE: f64 = 0.25;
 
 /// Probes of each target before those that are measured.
@@ -36,7 +36,7 @@ const WARM_UP: Pace = Pace {
     seconds: 1,
 };
 
-/// Compare the cost of probes with blackbox_exporter
+/// Compare the cost of probes with `blackbox_exporter`
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench prober")]
 struct Flags {
@@ -64,7 +64,7 @@ struct Flags {
     #[arg(long, value_name = "FILE")]
     kubevitals: Option<PathBuf>,
 
-    /// Path of blackbox_exporter
+    /// Path of `blackbox_exporter`
     #[arg(long, value_name = "FILE", env = "KUBEVITALS_BLACKBOX_EXPORTER")]
     blackbox_exporter: Option<PathBuf>,
 

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -30,6 +30,9 @@ const PAGE: &str = "ok: every part of this server works\n";
 
 /// A health response: a frame of two bytes that says SERVING.
 const SERVING: &[u8] = &[0, 0, 0, 0, 2, 0x08, 0x01];
+
+/// Maximum size of a health request.
+const MAX_REQUEST_BYTES: usize = 1 << 10;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -171,7 +174,9 @@ async fn check_health(
     request: Request<Incoming>,
 ) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = Infallible>>, BoxError> {
     // The request is read before it is answered, as a real server does.
-    request.into_body().collect().await?;
+    let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES);
+    #[expect(clippy::disallowed_methods, reason = "it is limited")]
+    let _request = body.collect().await?;
     let mut trailers = HeaderMap::new();
     trailers.insert(
         HeaderName::from_static("grpc-status"),
