@@ -25,6 +25,9 @@ pub enum BenchError {
         status: String,
         log: PathBuf,
     },
+    /// A command that prepares a measurement failed.
+    #[error("{command} failed: {problem}")]
+    Command { command: String, problem: String },
     /// A program did not do something in time.
     #[error("timed out after {timeout:?} waiting for {event}")]
     Timeout {

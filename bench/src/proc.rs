@@ -20,6 +20,9 @@ pub struct Memory {
     pub resident: u64,
     /// Maximum so far (`VmHWM`).
     pub peak: u64,
+    /// The part that is no file's (`RssAnon`): heap and stacks. The rest is pages of the program,
+    /// which are shared and can be dropped. None if the kernel does not say.
+    pub anonymous: Option<u64>,
 }
 
 impl CpuTicks {
@@ -60,6 +63,7 @@ impl Memory {
         Some(Self {
             resident: bytes("VmRSS:")?,
             peak: bytes("VmHWM:")?,
+            anonymous: bytes("RssAnon:"),
         })
     }
 
@@ -67,6 +71,25 @@ impl Memory {
     pub fn read(pid: u32) -> Result<Self, BenchError> {
         read(pid, "status", Self::parse)
     }
+}
+
+/// Returns the time for which the threads of a process had a processor, by the scheduler's clock:
+/// in nanoseconds, where [`CpuTicks`] are 10 ms. Threads that have ended are not counted.
+pub fn scheduled_time(pid: u32) -> Result<Duration, BenchError> {
+    let path = format!("/proc/{pid}/task");
+    let failed = |error: std::io::Error| BenchError::Proc {
+        path: path.clone(),
+        problem: error.to_string(),
+    };
+    let mut total = Duration::ZERO;
+    for task in std::fs::read_dir(&path).map_err(failed)? {
+        let file = task.map_err(failed)?.path().join("schedstat");
+        // The thread may have ended in between.
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let nanoseconds = text.split(' ').next().and_then(|word| word.parse().ok());
+        total = total.saturating_add(Duration::from_nanos(nanoseconds.unwrap_or(0)));
+    }
+    Ok(total)
 }
 
 fn read<T>(pid: u32, file: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, BenchError> {
@@ -118,11 +141,16 @@ mod tests {
         #[test]
         fn memory_is_found_among_other_lines(
             name in "[^\n]{0,16}", peak in 0..u64::from(u32::MAX), resident in 0..u64::from(u32::MAX),
+            anonymous in 0..u64::from(u32::MAX),
         ) {
             let status = format!(
-                "Name:\t{name}\nVmPeak:\t  999 kB\nVmHWM:\t{peak:>8} kB\nVmRSS:\t{resident:>8} kB\nThreads:\t7\n"
+                "Name:\t{name}\nVmPeak:\t  999 kB\nVmHWM:\t{peak:>8} kB\nVmRSS:\t{resident:>8} kB\nRssAnon:\t{anonymous:>8} kB\nThreads:\t7\n"
             );
-            let expected = Memory { resident: resident * 1024, peak: peak * 1024 };
+            let expected = Memory {
+                resident: resident * 1024,
+                peak: peak * 1024,
+                anonymous: Some(anonymous * 1024),
+            };
             prop_assert_eq!(Memory::parse(&status), Some(expected));
         }
     }
@@ -137,6 +165,8 @@ mod tests {
         let pid = std::process::id();
         let memory = Memory::read(pid).unwrap();
         assert!(memory.peak >= memory.resident && memory.resident > 0);
+        assert!(memory.anonymous < Some(memory.resident));
         CpuTicks::read(pid).unwrap();
+        scheduled_time(pid).unwrap();
     }
 }

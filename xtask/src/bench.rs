@@ -22,11 +22,15 @@ pub(crate) struct BenchFlags {
     flags: Vec<String>,
 }
 
-/// Names the path of metrics-server for the benchmarks.
-const METRICS_SERVER_VARIABLE: &str = "KUBEVITALS_METRICS_SERVER";
+/// A program that is measured beside ours, and the variable that names its path.
+type Peer = (&'static str, &'static str);
+
+const METRICS_SERVER: Peer = ("KUBEVITALS_METRICS_SERVER", "metrics-server");
+
+const BLACKBOX_EXPORTER: Peer = ("KUBEVITALS_BLACKBOX_EXPORTER", "blackbox-exporter");
 
 /// Names the paths of the programs of a real control plane.
-const REAL_PROGRAMS: [(&str, &str); 2] = [
+const REAL_PROGRAMS: [Peer; 2] = [
     ("KUBEVITALS_ETCD", "etcd"),
     ("KUBEVITALS_KUBE_APISERVER", "kube-apiserver"),
 ];
@@ -38,8 +42,7 @@ struct Bench {
     about: &'static str,
     /// Whether it starts our own program, to measure it or for the simulated cluster.
     needs_program: bool,
-    /// Whether it measures metrics-server.
-    needs_peer: bool,
+    peer: Option<Peer>,
     profile: &'static str,
 }
 
@@ -49,96 +52,110 @@ const DIST: &str = "dist";
 /// The same with line numbers.
 const PROFILING: &str = "profiling";
 
-const BENCHES: [Bench; 13] = [
+const BENCHES: [Bench; 15] = [
     Bench {
         name: "promtext",
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: DIST,
     },
     Bench {
         name: "watch",
         about: "watched pods decoded, next to kube with k8s-openapi and Go's client-go",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: DIST,
     },
     Bench {
         name: "watch-heap",
         about: "heap memory of watched pods, next to the same",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: DIST,
     },
     Bench {
         name: "usage",
         about: "the store of samples: time and heap of a container",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: DIST,
     },
     Bench {
         name: "metrics-api",
         about: "lists and publications without a network, and their heap memory",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: DIST,
     },
     Bench {
         name: "instructions",
         about: "instructions of the hot paths, beside their record (needs valgrind)",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: PROFILING,
     },
     Bench {
         name: "client-metrics",
         about: "the cost of measuring a request: the same requests with and without the layer",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: DIST,
     },
     Bench {
         name: "host",
         about: "one sample of a host with 110 pods: files kept open, opened each time, and read_to_string",
         needs_program: false,
-        needs_peer: false,
+        peer: None,
         profile: DIST,
     },
     Bench {
         name: "server",
         about: "metrics.k8s.io on a simulated cluster under load: ours and metrics-server",
         needs_program: true,
-        needs_peer: true,
+        peer: Some(METRICS_SERVER),
         profile: DIST,
     },
     Bench {
         name: "growth",
         about: "growth with the cluster, from 10 to 15,000 nodes: a plot, and the cost of a node and a pod",
         needs_program: true,
-        needs_peer: true,
+        peer: Some(METRICS_SERVER),
         profile: DIST,
     },
     Bench {
         name: "load",
         about: "the server while 200 clients list everything at once and half of them read slowly",
         needs_program: true,
-        needs_peer: true,
+        peer: Some(METRICS_SERVER),
         profile: DIST,
     },
     Bench {
         name: "soak",
         about: "memory of the server while pods are replaced and every node is replaced",
         needs_program: true,
-        needs_peer: true,
+        peer: Some(METRICS_SERVER),
         profile: DIST,
     },
     Bench {
         name: "transitions",
         about: "changes of pods tracked on one core, next to a client-go informer; --sim: in a busy cluster",
         needs_program: true,
-        needs_peer: false,
+        peer: None,
+        profile: DIST,
+    },
+    Bench {
+        name: "node",
+        about: "a node beside the real kubelet: CPU while both are scraped, idle memory, throughput of exec",
+        needs_program: true,
+        peer: None,
+        profile: DIST,
+    },
+    Bench {
+        name: "prober",
+        about: "CPU of a probe, next to blackbox_exporter on the same targets; --sim: 5,000 nodes watched",
+        needs_program: true,
+        peer: Some(BLACKBOX_EXPORTER),
         profile: DIST,
     },
 ];
@@ -165,9 +182,10 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
     }
     let mut command = cargo();
     // Not built if the caller names another one.
-    if bench.needs_peer && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
-        let peer = command_package::program("metrics-server")?;
-        command.env(METRICS_SERVER_VARIABLE, peer);
+    if let Some((variable, peer)) = bench.peer
+        && std::env::var_os(variable).is_none()
+    {
+        command.env(variable, command_package::program(peer)?);
     }
     if needs_control_plane(&flags.flags) {
         for (variable, program) in REAL_PROGRAMS {
