@@ -4,9 +4,9 @@
 //! instructions for each allocation (docs/adr/0046-profiles.md), so it cannot unless `--profiling`
 //! is given: then the program replaces itself by one with the setting.
 //!
-//! A static program cannot sample. The C library allocates before it can list the program's own
-//! unwind tables, jemalloc unwinds a stack at its first allocation if it has the setting, and the
-//! unwinder aborts.
+//! jemalloc is the allocator of Rust code alone, and so it starts after the C library. Under the
+//! names of the C library it starts before that can list the unwind tables of a static program:
+//! jemalloc unwinds a stack at its first allocation if it has the setting, and the unwinder aborts.
 
 use std::env;
 use std::ffi::OsString;
@@ -34,19 +34,15 @@ struct DumpFile {
 static DUMP_FILE: OnceLock<DumpFile> = OnceLock::new();
 
 /// The setting of jemalloc, in the variable that it reads.
-const VARIABLE: &str = "MALLOC_CONF";
+const VARIABLE: &str = "_RJEM_MALLOC_CONF";
 const SAMPLE: &str = "prof:true,prof_active:true";
 
-/// Whether the program has the C library in it.
-const IS_STATIC: bool = cfg!(target_feature = "crt-static");
-
-/// Makes jemalloc sample allocations. Returns in a program that does, or that cannot: then the
-/// request for a profile says so.
+/// Makes jemalloc sample allocations. Returns in a program that does.
 pub(crate) fn start_sampling() {
     set_heap_source(dump);
     let given = env::var(VARIABLE).unwrap_or_default();
     // An operator who decides about profiles is obeyed, and so is this program, once.
-    if IS_STATIC || is_sampling() || given.contains("prof:") {
+    if is_sampling() || given.contains("prof:") {
         return;
     }
     let Ok(program) = env::current_exe() else {
@@ -71,12 +67,8 @@ fn is_sampling() -> bool {
 
 /// Writes the live heap. One caller at a time.
 fn dump() -> io::Result<Vec<u8>> {
-    if IS_STATIC {
-        let problem = "a static program cannot sample; use a build with a shared C library";
-        return Err(io::Error::other(problem));
-    }
     if !is_sampling() {
-        let problem = "it does not sample; start with MALLOC_CONF=prof:true,prof_active:true";
+        let problem = "it does not sample; start with _RJEM_MALLOC_CONF=prof:true,prof_active:true";
         return Err(io::Error::other(problem));
     }
     let to = if let Some(file) = DUMP_FILE.get() {

@@ -78,6 +78,25 @@ async fn until_ready(namespace: &TestNamespace, component: &str, pods: i32) -> a
     Ok(())
 }
 
+/// Reads the heap of the image's program, which is static. Forwarded connections come from the
+/// loopback of the pod, whose users need no permission.
+async fn assert_heap_profile(namespace: &TestNamespace) -> anyhow::Result<()> {
+    let folder = namespace.folder().display();
+    let script = format!(
+        "cd '{folder}'; export PPROF_TMPDIR=$PWD; \
+         (kubectl port-forward deployment/kubevitals-combined :8080 > forward.txt 2>&1) & \
+         for i in $(seq 100); do \
+         port=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\) .*/\\1/p' forward.txt); \
+         test -n \"$port\" && break; sleep 0.2; done; \
+         go tool pprof -top http://127.0.0.1:$port/debug/pprof/heap; \
+         pkill -TERM -P $! || true; wait"
+    );
+    let top = namespace.shell(&script).await?;
+    assert!(top.contains("Type: inuse_space"), "{top}");
+    assert!(top.contains("kubevitals"), "{top}");
+    Ok(())
+}
+
 /// A pod that the namespace must reject, or it enforces nothing.
 async fn assert_restricted(namespace: &TestNamespace) -> anyhow::Result<()> {
     let run = ["run", "root", "--image=any", "--dry-run=server"];
@@ -230,7 +249,6 @@ async fn a_release_serves_changes_and_leaves_nothing_behind() -> anyhow::Result<
     assert_ne!(own, pair.authority);
     until_ready(&namespace, "server", 2).await?;
 
-    // A static program starts with --profiling too: jemalloc's heap profiles would abort it.
     let values = json!({
         "combined": true,
         "metrics": {"enabled": true},
@@ -239,6 +257,7 @@ async fn a_release_serves_changes_and_leaves_nothing_behind() -> anyhow::Result<
     release.upgrade(&namespace, &values).await?.succeeded()?;
     authorities(&namespace, &release).await?;
     until_ready(&namespace, "combined", 2).await?;
+    assert_heap_profile(&namespace).await?;
     for component in ["server", "transitions"] {
         let name = format!("kubevitals-{component}");
         let found = namespace.api::<Deployment>().get_opt(&name).await?;

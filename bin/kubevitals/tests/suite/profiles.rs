@@ -106,7 +106,7 @@ async fn the_heap_and_the_processor_can_be_profiled() {
     let cluster = Cluster::start().await;
     let program = Program::start(&cluster, &["--profiling"], |command| {
         // Few bytes are in use: most allocations are sampled. No temporary directory is writable.
-        command.env("MALLOC_CONF", "lg_prof_sample:10");
+        command.env("_RJEM_MALLOC_CONF", "lg_prof_sample:10");
         command.env("TMPDIR", "/does/not/exist");
     })
     .await;
