@@ -28,6 +28,8 @@ mod kubelet_request;
 mod model;
 #[cfg(feature = "otlp")]
 mod otlp;
+#[cfg(feature = "probes")]
+mod probes;
 #[cfg(feature = "promtext")]
 mod promtext;
 #[cfg(feature = "transitions")]
@@ -65,6 +67,8 @@ pub use kubelet_request::kubelet_request;
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
 pub use otlp::{otlp_response, otlp_trace};
+#[cfg(feature = "probes")]
+pub use probes::dns_message;
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
 #[cfg(feature = "transitions")]
@@ -117,6 +121,12 @@ pub const TARGETS: &[Target] = &[
         name: "config_file",
         oracle: config_file,
         tokens: cli::TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
+        name: "dns_message",
+        oracle: dns_message,
+        tokens: probes::DNS_TOKENS,
     },
     #[cfg(feature = "model")]
     Target {

@@ -26,6 +26,10 @@ use credentials::Credentials;
 use redirect::Redirect;
 
 /// The settings of `http`.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the settings of `blackbox_exporter`, as they are"
+)]
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
     /// Empty for all of 2xx.
@@ -147,7 +151,7 @@ impl HttpSettings {
             let headers = self.request_headers(target, &request, &credentials);
             let name = self.server_name(target, &headers, &request, url);
             let exchange = self.exchange(run, &request, headers, &name).await?;
-            self.learn(run, &exchange.head, request.is_tls());
+            Self::learn(run, &exchange.head, request.is_tls());
             let next = match Redirect::of(&exchange.head, &request.url) {
                 Some(redirect) if self.follow_redirects => redirect,
                 _ => {
@@ -251,7 +255,7 @@ impl HttpSettings {
             .to_owned()
     }
 
-    fn learn(&self, run: &mut Run<'_>, head: &Parts, is_tls: bool) {
+    fn learn(run: &mut Run<'_>, head: &Parts, is_tls: bool) {
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         run.facts.http_status = Some(head.status.as_u16());
         run.facts.http_version = Some(head.version);

@@ -409,6 +409,7 @@ async fn targets_are_urls_and_have_no_secrets() {
         "http://example.com",
         "https://[::1]:8443/x?y#z",
         "h:81/p",
+        "h/?to=http://x",
     ] {
         assert!(Target::parse(target, &prober).is_ok(), "{target}");
     }

@@ -143,7 +143,7 @@ async fn the_time_of_a_handshake_is_that_of_the_clock() {
 async fn versions_are_limited_as_configured() {
     let ca = Ca::new("authority");
     let policy = TlsPolicy::default().with_tls12_only();
-    let old = serve(ca.accepting(params(&["server.test"], 90 * DAY, DAY), &[], policy)).await;
+    let old = serve(ca.accepting(&params(&["server.test"], 90 * DAY, DAY), &[], policy)).await;
     let both = serve(ca.acceptor(&["server.test"], &[])).await;
     let versions = |min_version, max_version| {
         let settings = ClientTlsSettings {
