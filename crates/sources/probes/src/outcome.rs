@@ -38,7 +38,7 @@ pub struct PhaseTime {
     pub duration: Duration,
 }
 
-/// A step of a probe. The names are those of blackbox_exporter where it has one.
+/// A step of a probe. The names are those of `blackbox_exporter` where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// The lookup of the target's name.

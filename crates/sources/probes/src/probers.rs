@@ -8,6 +8,7 @@ pub(crate) mod http;
 mod hyper_client;
 pub(crate) mod tcp;
 pub(crate) mod tls;
+mod tls_stream;
 pub(crate) mod udp;
 
 use std::future::Future;

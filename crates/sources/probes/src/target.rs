@@ -105,10 +105,15 @@ impl Target {
     }
 }
 
-/// Parses a URL. As in blackbox_exporter the default scheme is `http`.
+/// Parses a URL. As in `blackbox_exporter` the default scheme is `http`.
 fn parse_url(text: &str) -> Result<Uri, TargetError> {
     let invalid = || TargetError::Url(text.chars().take(200).collect());
-    let uri: Uri = if text.contains("://") {
+    let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
+        scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    });
+    let uri: Uri = if has_scheme {
         text.parse().map_err(|_| invalid())?
     } else {
         format!("http://{text}").parse().map_err(|_| invalid())?

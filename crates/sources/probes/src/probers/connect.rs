@@ -8,13 +8,13 @@ use kubevitals_tls::Alpn;
 use rustls_pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use crate::context::{MAX_ADDRESSES, ResolveError};
 use crate::run::{Run, system_time};
 use crate::{Failure, IpProtocol, NetworkSettings, Phase, ProbeTls, Reason};
 
 use super::dns::lookup;
+use super::tls_stream::ProbeTlsStream;
 
 /// Resolves a host to one address: the first of the preferred protocol. There is no race of several
 /// addresses, so that a run says something about one.
@@ -110,7 +110,7 @@ pub(crate) async fn handshake<S>(
     name: &str,
     tls: &ProbeTls,
     alpn: &[Alpn],
-) -> Result<TlsStream<S>, Failure>
+) -> Result<ProbeTlsStream<S>, Failure>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -136,7 +136,7 @@ where
         .negotiated_cipher_suite()
         .and_then(|suite| suite.suite().as_str())
         .map(registered_name);
-    Ok(stream)
+    Ok(ProbeTlsStream::new(stream))
 }
 
 fn version_name(version: rustls::ProtocolVersion) -> Option<&'static str> {

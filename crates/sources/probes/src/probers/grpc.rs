@@ -30,6 +30,9 @@ pub struct GrpcSettings {
 /// Maximum size of an answer. The expected one has two bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
+/// How much of it a server may send before it is read: the smallest window that HTTP/2 begins with.
+const WINDOW: u32 = 65_535;
+
 const OK: i32 = 0;
 
 impl GrpcSettings {
@@ -66,6 +69,8 @@ impl GrpcSettings {
         run.enter(Phase::Request);
         let tasks = Tasks::default();
         let connecting = hyper::client::conn::http2::Builder::new(tasks.spawner())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
             .handshake(TokioIo::new(stream))
             .await;
         let (mut sender, connection) = connecting.map_err(|error| hyper_failure(run, &error))?;

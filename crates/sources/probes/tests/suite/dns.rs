@@ -341,7 +341,13 @@ async fn records_are_judged_by_rules() {
             assert_failure(&outcome, Reason::AnswerMismatch, Phase::Request);
         }
     }
-    // A section without records.
+}
+
+#[tokio::test]
+async fn a_section_without_records_fails_only_rules_that_need_one() {
+    let server = Dns::start(|query, _| Some(answer(query, 0, 1, &[]))).await;
+    let rule = |pattern: &str| vec![compile_regexp(pattern).unwrap()];
+    let none = RecordRules::default;
     let cases = [
         (
             RecordRules {

@@ -203,6 +203,10 @@ async fn the_hostname_of_a_target_replaces_its_host() {
     assert_success(&prober.run(&target, &context(GENEROUS)).await);
     let head = heads.recv().await.unwrap();
     assert!(head.contains("host: virtual.test\r\n"), "{head}");
+    let target = target.with_hostname("virtual\r\nX-Injected: 1");
+    let outcome = prober.run(&target, &context(GENEROUS)).await;
+    assert_eq!(outcome.failure.unwrap().reason, Reason::Internal);
+    assert!(heads.try_recv().is_err());
 }
 
 #[tokio::test]
@@ -362,6 +366,27 @@ async fn credentials_do_not_follow_a_redirect_to_another_host() {
 }
 
 #[tokio::test]
+async fn cookies_are_sent_back_within_a_run_only() {
+    let server = Server::start(|mut stream| async move {
+        let head = read_head(&mut stream).await;
+        let response = if head.contains("cookie: session=1\r\n") {
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        } else if head.starts_with("GET /login ") {
+            "HTTP/1.1 302 Found\r\nSet-Cookie: session=1; HttpOnly\r\nLocation: /\r\n\
+             Content-Length: 0\r\n\r\n"
+        } else {
+            "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+        };
+        let _ = stream.write_all(response.as_bytes()).await;
+    });
+    let server = server.await;
+    let prober = http(HttpSettings::default());
+    assert_success(&probe(&prober, &server.url("/login")).await);
+    let outcome = probe(&prober, &server.url("/")).await;
+    assert_eq!(outcome.facts.http_status, Some(401));
+}
+
+#[tokio::test]
 async fn compressed_bodies_are_matched_after_decompression() {
     use std::io::Write as _;
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -409,6 +434,7 @@ async fn targets_are_urls_and_have_no_secrets() {
         "http://example.com",
         "https://[::1]:8443/x?y#z",
         "h:81/p",
+        "h/?to=http://x",
     ] {
         assert!(Target::parse(target, &prober).is_ok(), "{target}");
     }

@@ -150,8 +150,40 @@ async fn the_configured_name_is_not_that_of_where_the_target_redirects_to() {
 }
 
 #[tokio::test]
+async fn a_connection_may_end_without_close_notify_but_not_in_a_body_of_known_length() {
+    let ca = Ca::new("authority");
+    let acceptor = ca.acceptor(&["server.test"], &[Alpn::Http11]);
+    let server = Server::start(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            use tokio::io::AsyncWriteExt as _;
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let head = crate::support::read_head(&mut stream).await;
+            let response: &[u8] = if head.starts_with("GET /known") {
+                b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"
+            } else {
+                b"HTTP/1.1 200 OK\r\n\r\nhello"
+            };
+            let _ = stream.write_all(response).await;
+            let _ = stream.flush().await;
+            // The socket is closed without a word of TLS.
+            let _ = stream.get_mut().0.shutdown().await;
+        }
+    });
+    let server = server.await;
+    let prober = Prober::Http(Box::new(trusting(ca.trusted())));
+    let outcome = probe(&prober, &format!("https://server.test:{}/", server.port())).await;
+    assert_success(&outcome);
+    assert_eq!(outcome.facts.http_body_length, Some(5));
+    let target = format!("https://server.test:{}/known", server.port());
+    let outcome = probe(&prober, &target).await;
+    assert_failure(&outcome, Reason::ReadEof, Phase::Transfer);
+}
+
+#[tokio::test]
 async fn a_server_without_tls_is_a_protocol_error() {
-    let server = Server::http("HTTP/1.1 200 OK\r\n\r\n").await;
     let prober = Prober::Http(Box::new(HttpSettings {
         tls_config: ProbeTls::new(ClientTlsSettings {
             insecure_skip_verify: true,
@@ -161,8 +193,6 @@ async fn a_server_without_tls_is_a_protocol_error() {
         network: NetworkSettings::default(),
         ..HttpSettings::default()
     }));
-    // It waits for the end of a request line that does not come: answer with something else.
-    let _ = server;
     let server = Server::start(|mut stream| async move {
         use tokio::io::AsyncWriteExt as _;
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;

@@ -198,19 +198,19 @@ impl Ca {
 
     /// An acceptor with a certificate for names.
     pub(crate) fn acceptor(&self, names: &[&str], alpn: &[Alpn]) -> TlsAcceptor {
-        self.accepting(params(names, 90 * DAY, DAY), alpn, TlsPolicy::default())
+        self.accepting(&params(names, 90 * DAY, DAY), alpn, TlsPolicy::default())
     }
 
     /// An acceptor whose certificate has expired.
     pub(crate) fn expired_acceptor(&self, names: &[&str]) -> TlsAcceptor {
         let mut params = params(names, DAY, 30 * DAY);
         params.not_after = (SystemTime::now() - DAY).into();
-        self.accepting(params, &[], TlsPolicy::default())
+        self.accepting(&params, &[], TlsPolicy::default())
     }
 
     pub(crate) fn accepting(
         &self,
-        params: CertificateParams,
+        params: &CertificateParams,
         alpn: &[Alpn],
         policy: TlsPolicy,
     ) -> TlsAcceptor {
