@@ -7,6 +7,7 @@
 
 mod cancellation;
 mod dns;
+mod documents;
 mod exec;
 mod grpc;
 mod http;
