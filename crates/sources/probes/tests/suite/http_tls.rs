@@ -19,8 +19,13 @@ async fn https(acceptor: TlsAcceptor) -> Server {
     let server = Server::start(move |stream| {
         let acceptor = acceptor.clone();
         async move {
-            let Ok(stream) = acceptor.accept(stream).await else {
-                return;
+            let stream = match acceptor.accept(stream).into_fallible().await {
+                Ok(stream) => stream,
+                // Closed with something unread, the connection would be reset, and the alert lost.
+                Err((_, mut stream)) => {
+                    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+                    return;
+                }
             };
             let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             let service = service_fn(|request: http::Request<Incoming>| async move {
@@ -180,6 +185,32 @@ async fn a_connection_may_end_without_close_notify_but_not_in_a_body_of_known_le
     let target = format!("https://server.test:{}/known", server.port());
     let outcome = probe(&prober, &target).await;
     assert_failure(&outcome, Reason::ReadEof, Phase::Transfer);
+}
+
+#[tokio::test]
+async fn client_certificates_are_presented_if_configured() {
+    let ca = Ca::new("authority");
+    let server = https(ca.strict_acceptor(&["server.test"])).await;
+    let target = format!("https://server.test:{}/", server.port());
+    let with = ProbeTls::new(ca.client_settings()).unwrap();
+    assert_success(&probe(&Prober::Http(Box::new(trusting(with))), &target).await);
+    // With TLS 1.3 the server says so after the handshake.
+    let without = Prober::Http(Box::new(trusting(ca.trusted())));
+    let outcome = probe(&without, &target).await;
+    let failure = outcome.failure.as_ref().unwrap();
+    assert_eq!(failure.reason, Reason::TlsOther, "{outcome:?}");
+    assert!(
+        failure.message.contains("certificate_required"),
+        "{outcome:?}"
+    );
+    let stranger = Ca::new("somebody else");
+    let other = ProbeTls::new(ClientTlsSettings {
+        ca_file: ca.settings().ca_file,
+        ..stranger.client_settings()
+    });
+    let outcome = probe(&Prober::Http(Box::new(trusting(other.unwrap()))), &target).await;
+    let failure = outcome.failure.as_ref().unwrap();
+    assert_eq!(failure.reason, Reason::TlsOther, "{outcome:?}");
 }
 
 #[tokio::test]

@@ -7,10 +7,12 @@
 
 mod cancellation;
 mod dns;
+mod dns_lookup;
 mod exec;
 mod grpc;
 mod http;
 mod http_faults;
+mod http_redirects;
 mod http_tls;
 mod network;
 mod support;
