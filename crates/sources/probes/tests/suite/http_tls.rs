@@ -12,7 +12,9 @@ use kubevitals_probes::{
 use kubevitals_tls::Alpn;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{Ca, GENEROUS, Server, assert_failure, assert_success, context, ip4, probe};
+use crate::support::{
+    Ca, GENEROUS, SHORT, Server, assert_failure, assert_success, context, ip4, probe, probe_within,
+};
 
 /// A server of HTTP/1.1 and HTTP/2, which answers with the authority that it was asked for.
 async fn https(acceptor: TlsAcceptor) -> Server {
@@ -211,6 +213,75 @@ async fn client_certificates_are_presented_if_configured() {
     let outcome = probe(&Prober::Http(Box::new(trusting(other.unwrap()))), &target).await;
     let failure = outcome.failure.as_ref().unwrap();
     assert_eq!(failure.reason, Reason::TlsOther, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn facts_of_tls_are_those_of_the_last_response() {
+    let ca = Ca::new("authority");
+    let last = Server::http("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let location = last.url("/");
+    let acceptor = ca.acceptor(&["server.test"], &[Alpn::Http11]);
+    let first = Server::start(move |stream| {
+        let acceptor = acceptor.clone();
+        let location = location.clone();
+        async move {
+            use tokio::io::AsyncWriteExt as _;
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            crate::support::read_head(&mut stream).await;
+            let response =
+                format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+            let _ = stream.write_all(response.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    let first = first.await;
+    let prober = Prober::Http(Box::new(trusting(ca.trusted())));
+    let outcome = probe(&prober, &format!("https://server.test:{}/", first.port())).await;
+    assert_success(&outcome);
+    assert_eq!(outcome.facts.http_ssl, Some(false));
+    assert_eq!(outcome.facts.tls_version, None);
+    assert_eq!(outcome.facts.certificate_expiry, None);
+}
+
+/// A server of HTTP/2 whose response never comes, or whose body is reset.
+async fn broken_http2(acceptor: TlsAcceptor) -> Server {
+    let server = Server::start(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let service = service_fn(|request: http::Request<Incoming>| async move {
+                if request.uri().path() == "/silent" {
+                    std::future::pending::<()>().await;
+                }
+                let frames = [
+                    Ok(hyper::body::Frame::data(Bytes::from_static(b"part"))),
+                    Err(std::io::Error::other("reset")),
+                ];
+                let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+                Ok::<_, std::convert::Infallible>(Response::new(body))
+            });
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = server.serve_connection(TokioIo::new(stream), service).await;
+        }
+    });
+    server.await
+}
+
+#[tokio::test]
+async fn streams_of_http2_that_are_reset_or_silent_say_which() {
+    let ca = Ca::new("authority");
+    let server = broken_http2(ca.acceptor(&["server.test"], &[Alpn::H2])).await;
+    let prober = Prober::Http(Box::new(trusting(ca.trusted())));
+    let target = format!("https://server.test:{}", server.port());
+    let outcome = probe(&prober, &format!("{target}/reset")).await;
+    let failure = outcome.failure.as_ref().unwrap();
+    assert_eq!(failure.reason, Reason::ConnectReset, "{outcome:?}");
+    let outcome = probe_within(&prober, &format!("{target}/silent"), SHORT).await;
+    assert_failure(&outcome, Reason::ReadTimeout, Phase::Processing);
 }
 
 #[tokio::test]
