@@ -50,7 +50,12 @@ async fn find(run: &Run<'_>, host: &str, network: &NetworkSettings) -> Result<Ip
         };
         run.fail(reason, format!("cannot resolve {host}: {error}"))
     })?;
-    let found = || found.iter().take(MAX_ADDRESSES).copied();
+    // A connection from an address of one protocol is to one of the same.
+    let source = network.source_ip_address;
+    let is_usable = |address: &IpAddr| source.is_none_or(|own| own.is_ipv4() == address.is_ipv4());
+    let found = found.into_iter().take(MAX_ADDRESSES).filter(is_usable);
+    let found: Vec<IpAddr> = found.collect();
+    let found = || found.iter().copied();
     let preferred = found().find(|address| address.is_ipv4() == prefers_v4);
     let other = found().next().filter(|_| network.ip_protocol_fallback);
     preferred.or(other).ok_or_else(|| {

@@ -7,11 +7,13 @@
 
 mod cancellation;
 mod dns;
+mod dns_lookup;
 mod documents;
 mod exec;
 mod grpc;
 mod http;
 mod http_faults;
+mod http_redirects;
 mod http_tls;
 mod network;
 mod scheduled;
