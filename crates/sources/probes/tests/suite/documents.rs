@@ -24,7 +24,7 @@ fn known_keys(text: &str) -> BTreeSet<String> {
     let list = error
         .lines()
         .find_map(|line| line.split_once("use one of: "));
-    let (_, list) = list.unwrap_or_else(|| panic!("no list of keys in {error}"));
+    let (_, list) = list.expect("a list of the known keys");
     list.split(", ").map(str::to_owned).collect()
 }
 
