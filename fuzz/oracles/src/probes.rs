@@ -26,8 +26,8 @@ const SHORTEST_RECORD: usize = 11;
 /// The head of a message.
 const HEAD: usize = 12;
 
-/// No bytes make the decoder panic. There are no more records than fit into the message, each is one
-/// line of printable text with four tabs, and its size is bounded.
+/// No bytes make the decoder panic. There are no more records than fit into the message, each is
+/// one line of printable text with four tabs, and its size is bounded.
 ///
 /// # Panics
 ///

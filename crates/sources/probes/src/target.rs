@@ -49,8 +49,8 @@ pub enum TargetError {
 const MAX_TARGET_BYTES: usize = 2048;
 
 impl Target {
-    /// Parses a target for a prober: a URL for `http`, host and port for the others, of which `dns`,
-    /// `grpc` and `tls` have a default port. `exec` takes any text.
+    /// Parses a target for a prober: a URL for `http`, host and port for the others, of which
+    /// `dns`, `grpc` and `tls` have a default port. `exec` takes any text.
     pub fn parse(text: &str, prober: &Prober) -> Result<Self, TargetError> {
         if text.is_empty() {
             return Err(TargetError::Empty);
@@ -197,7 +197,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn any_text_is_parsed_or_refused(text in "[ -~\\u{e9}]{0,40}") {

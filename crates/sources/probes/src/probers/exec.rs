@@ -1,8 +1,8 @@
 //! `exec`: a command. Off unless [`Allow::exec`](crate::Allow) says otherwise.
 //!
 //! A command is killed with its process group. A process that leaves the group on purpose survives,
-//! and in a container whose first process is the prober, what a command left behind stays as a zombie:
-//! nobody else waits for it.
+//! and in a container whose first process is the prober, what a command left behind stays as a
+//! zombie: nobody else waits for it.
 
 use std::fmt;
 use std::io;

@@ -1,8 +1,8 @@
 //! `http`: a request, its redirects, and what the response must be like.
 //!
-//! Refused by name, as they need libraries that are not in the tree: `fail_if_body_json_matches_cel`
-//! and `fail_if_body_json_not_matches_cel`, `enable_http3`, `oauth2`, `proxy_url` and the other
-//! settings of proxies, `compression: br`.
+//! Refused by name, as they need libraries that are not in the tree:
+//! `fail_if_body_json_matches_cel` and `fail_if_body_json_not_matches_cel`, `enable_http3`,
+//! `oauth2`, `proxy_url` and the other settings of proxies, `compression: br`.
 
 mod body;
 mod connection;
