@@ -72,7 +72,7 @@ pub use otlp::{otlp_response, otlp_trace};
 #[cfg(feature = "probes")]
 pub use probe_config::{blackbox_config, probes_config};
 #[cfg(feature = "probes")]
-pub use probes::dns_message;
+pub use probes::{dns_message, probe_target};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
 #[cfg(feature = "transitions")]
@@ -209,6 +209,12 @@ pub const TARGETS: &[Target] = &[
         name: "otlp_trace",
         oracle: otlp_trace,
         tokens: otlp::TRACE_TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
+        name: "probe_target",
+        oracle: probe_target,
+        tokens: probes::TARGET_TOKENS,
     },
     #[cfg(feature = "probes")]
     Target {

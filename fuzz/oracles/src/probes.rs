@@ -1,6 +1,6 @@
 //! Answers of the targets of probes.
 
-use kubevitals_probes::DnsMessage;
+use kubevitals_probes::{DnsMessage, Prober, Target};
 
 /// Heads of messages, names, and heads of records.
 pub(crate) const DNS_TOKENS: &[&[u8]] = &[
@@ -26,8 +26,8 @@ const SHORTEST_RECORD: usize = 11;
 /// The head of a message.
 const HEAD: usize = 12;
 
-/// No bytes make the decoder panic. There are no more records than fit into the message, each is one
-/// line of printable text with four tabs, and its size is bounded.
+/// No bytes make the decoder panic. There are no more records than fit into the message, each is
+/// one line of printable text with four tabs, and its size is bounded.
 ///
 /// # Panics
 ///
@@ -48,5 +48,50 @@ pub fn dns_message(bytes: &[u8]) {
             "{} characters",
             text.len()
         );
+    }
+}
+
+/// Parts of targets.
+pub(crate) const TARGET_TOKENS: &[&[u8]] = &[
+    b"http://",
+    b"https://",
+    b"ftp://",
+    b"[",
+    b"]",
+    b"::1",
+    b":",
+    b"443",
+    b"65536",
+    b"@",
+    b"/",
+    b"?",
+    b"#",
+    b"%",
+    b"..",
+    b"example.com",
+    b"127.0.0.1",
+    b"\r\n",
+];
+
+/// A target is parsed or refused for every prober, and its text is kept.
+///
+/// # Panics
+///
+/// If the property is violated.
+pub fn probe_target(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    for prober in [
+        Prober::Http(Box::default()),
+        Prober::Tcp(Box::default()),
+        Prober::Dns(Box::default()),
+        Prober::Exec(Box::default()),
+    ] {
+        match Target::parse(text, &prober) {
+            Ok(target) => assert_eq!(target.as_str(), text),
+            // Shown to people, and so bounded.
+            Err(error) => assert!(error.to_string().len() < 3000, "{error}"),
+        }
     }
 }

@@ -88,8 +88,8 @@ pub enum Reason {
     Internal,
 }
 
-/// Facts that a probe learned of its target, each at most once. Text is bounded, whatever the target
-/// sent.
+/// Facts that a probe learned of its target, each at most once. Text is bounded, whatever the
+/// target sent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facts {
     pub ip_version: Option<u8>,

@@ -1,8 +1,8 @@
 //! `http`: a request, its redirects, and what the response must be like.
 //!
-//! Refused by name, as they need libraries that are not in the tree: `fail_if_body_json_matches_cel`
-//! and `fail_if_body_json_not_matches_cel`, `enable_http3`, `oauth2`, `proxy_url` and the other
-//! settings of proxies, `compression: br`.
+//! Refused by name, as they need libraries that are not in the tree:
+//! `fail_if_body_json_matches_cel` and `fail_if_body_json_not_matches_cel`, `enable_http3`,
+//! `oauth2`, `proxy_url` and the other settings of proxies, `compression: br`.
 
 mod body;
 mod connection;
@@ -10,6 +10,7 @@ mod cookies;
 mod credentials;
 mod redirect;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -65,7 +66,7 @@ pub struct HttpSettings {
 }
 
 /// A header of the request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum HeaderSetting {
     Value(HeaderName, HeaderValue),
     Secret(HeaderName, Secret),
@@ -329,6 +330,17 @@ impl HttpSettings {
         let rule = wanted.find(|rule| headers.contains_key(&rule.header) && !matches(rule))?;
         let (name, regexp) = (&rule.header, rule.regexp.as_str());
         Some(format!("the header {name} does not match {regexp:?}"))
+    }
+}
+
+impl fmt::Debug for HeaderSetting {
+    /// Values are left out: some are credentials, whether they were declared as secrets or not.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            Self::Value(name, _) => ("Value", name),
+            Self::Secret(name, _) => ("Secret", name),
+        };
+        f.debug_tuple(kind).field(name).finish_non_exhaustive()
     }
 }
 

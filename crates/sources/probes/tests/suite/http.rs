@@ -291,6 +291,40 @@ async fn compressed_bodies_are_matched_after_decompression() {
     assert_failure(&damaged, Reason::BodyMismatch, Phase::Transfer);
 }
 
+#[test]
+fn settings_do_not_show_secrets() {
+    let secret = || HeaderValue::from_static("hidden");
+    let name = || HeaderName::from_static("x-key");
+    let probers = [
+        http(HttpSettings {
+            headers: vec![
+                HeaderSetting::Value(name(), secret()),
+                HeaderSetting::Secret(name(), Secret::Value("hidden".into())),
+            ],
+            authorization: Some(("Bearer".to_owned(), Secret::Value("hidden".into()))),
+            ..HttpSettings::default()
+        }),
+        Prober::Grpc(Box::new(kubevitals_probes::GrpcSettings {
+            metadata: vec![(name(), secret())],
+            ..Default::default()
+        })),
+        Prober::Tcp(Box::new(kubevitals_probes::TcpSettings {
+            query_response: vec![kubevitals_probes::QueryResponse {
+                send: Some("PASS hidden".to_owned()),
+                ..Default::default()
+            }],
+            ..Default::default()
+        })),
+        Prober::Exec(Box::new(kubevitals_probes::ExecSettings {
+            environment: vec![("KEY".to_owned(), "hidden".to_owned())],
+            ..Default::default()
+        })),
+    ];
+    for prober in probers {
+        assert!(!format!("{prober:?}").contains("hidden"), "{prober:?}");
+    }
+}
+
 #[tokio::test]
 async fn targets_are_urls_and_have_no_secrets() {
     let prober = http(HttpSettings::default());
