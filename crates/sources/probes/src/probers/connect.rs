@@ -4,8 +4,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use kubevitals_tls::Alpn;
 use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio_rustls::TlsConnector;
 
@@ -117,7 +119,7 @@ pub(crate) async fn handshake<S>(
     alpn: &[Alpn],
 ) -> Result<ProbeTlsStream<S>, Failure>
 where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
 {
     run.enter(Phase::Tls);
     let name = name.strip_suffix('.').unwrap_or(name);
@@ -142,6 +144,12 @@ where
         .and_then(|suite| suite.suite().as_str())
         .map(registered_name);
     Ok(ProbeTlsStream::new(stream))
+}
+
+/// Ends a connection with TLS as servers expect it, if that takes no waiting: otherwise they log an
+/// error for each run.
+pub(crate) fn close(stream: &mut (impl AsyncWrite + Unpin)) {
+    let _best_effort = stream.shutdown().now_or_never();
 }
 
 fn version_name(version: rustls::ProtocolVersion) -> Option<&'static str> {

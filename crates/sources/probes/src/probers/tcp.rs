@@ -66,6 +66,7 @@ impl TcpSettings {
                 dialogue = dialogue.start_tls(run, name, &self.tls_config).await?;
             }
         }
+        dialogue.close();
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use kubevitals_model::Timestamp;
 use crate::run::{Run, system_time};
 use crate::{Failure, NetworkSettings, ProbeTls, Reason, Target};
 
-use super::connect::{dial, handshake};
+use super::connect::{close, dial, handshake};
 
 /// The settings of `tls`.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,10 @@ impl TlsSettings {
         let (host, port) = target.address(run)?;
         let stream = dial(run, host, port, &self.network).await?;
         let name = target.server_name(host, &self.tls_config);
-        let _stream = handshake(run, stream, name, &self.tls_config, &[]).await?;
-        self.judge(run)
+        let mut stream = handshake(run, stream, name, &self.tls_config, &[]).await?;
+        let verdict = self.judge(run);
+        close(&mut stream);
+        verdict
     }
 
     fn judge(&self, run: &Run<'_>) -> Result<(), Failure> {

@@ -231,6 +231,32 @@ async fn a_ca_file_that_is_replaced_is_read_again_and_one_that_is_missing_is_no_
     assert_failure(&outcome, Reason::TlsUnknownCa, Phase::Tls);
 }
 
+#[tokio::test]
+async fn a_connection_is_ended_as_servers_expect_it() {
+    let ca = Ca::new("authority");
+    let (ends, mut ended) = tokio::sync::mpsc::channel(4);
+    let acceptor = ca.acceptor(&["server.test"], &[]);
+    let server = Server::start(move |stream| {
+        let (acceptor, ends) = (acceptor.clone(), ends.clone());
+        async move {
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            // Without `close_notify` it would be an error.
+            let end = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            ends.send(end.is_ok()).await.unwrap();
+        }
+    });
+    let server = server.await;
+    let tcp = Prober::Tcp(Box::new(kubevitals_probes::TcpSettings {
+        tls: true,
+        tls_config: ca.trusted(),
+        ..Default::default()
+    }));
+    for prober in [tls(ca.trusted(), Duration::ZERO), tcp] {
+        assert_success(&handshake(&prober, &server).await);
+        assert_eq!(ended.recv().await, Some(true));
+    }
+}
+
 /// Lets the time pass after which files are read again.
 async fn later() {
     tokio::time::pause();

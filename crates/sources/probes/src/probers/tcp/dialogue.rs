@@ -5,7 +5,7 @@ use std::io;
 use regex::bytes::Regex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use super::super::connect::handshake;
+use super::super::connect::{close, handshake};
 use super::QueryResponse;
 use crate::run::{Run, printable};
 use crate::{Failure, ProbeTls, Reason};
@@ -90,6 +90,11 @@ impl Dialogue {
         Ok(Self::new(
             handshake(run, self.stream, name, tls, &[]).await?,
         ))
+    }
+
+    /// Ends the connection.
+    pub(super) fn close(mut self) {
+        close(&mut self.stream);
     }
 
     /// Reads lines until one matches, and returns it.
