@@ -32,7 +32,7 @@ pub enum Verdict {
     /// An earlier attempt wrote it.
     Duplicate,
     Rejected(Code),
-    /// As many as are unknown failed, and which ones is not said.
+    /// Not said: as many as are unknown failed, or an attempt before this one wrote it.
     Unknown,
     /// It may be written later.
     Retry,
@@ -128,7 +128,7 @@ pub fn judge(
     let verdicts = if is_busy {
         vec![Verdict::Retry; series]
     } else if errors.is_empty() {
-        unnamed(&failure, series, &was_attempted)
+        unnamed(status, &failure, series, &was_attempted)
     } else {
         named(status, &failure, &errors, series, &was_attempted)
     };
@@ -185,12 +185,17 @@ fn named(
 
 /// The verdicts if the message names no series.
 fn unnamed(
+    status: u16,
     failure: &Failure,
     series: usize,
     was_attempted: &impl Fn(usize) -> bool,
 ) -> Vec<Verdict> {
     let reason = reason_of(&failure.message);
-    let rejected = |at| of_reason(reason, 400, was_attempted(at));
+    let rejected = |at| match of_reason(reason, status, was_attempted(at)) {
+        // What is wrong is not said: an attempt before this one may have written it.
+        Verdict::Rejected(_) if was_attempted(at) => Verdict::Unknown,
+        verdict => verdict,
+    };
     let failed = match failure.summary {
         Some(summary) => summary.total.saturating_sub(summary.success).min(series),
         // These are about some series; others are about the request.

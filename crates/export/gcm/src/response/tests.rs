@@ -102,6 +102,9 @@ fn points_that_are_sent_again_and_found_are_duplicates() {
     let text = format!("{ORDER}: timeSeries[0-1]; {RATE}: timeSeries[2-3]");
     let judged = judge(400, &body(&text, Some((5, 1))), 5, |at| at % 2 == 1);
     assert_eq!(letters(&judged.verdicts), "odfds");
+    // Not found, and not said to be absent either.
+    let judged = judge(413, b"too large", 2, |at| at == 1);
+    assert_eq!(letters(&judged.verdicts), "xu");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubevitals_gcm::{Code, Description, GcmSettings};
-use kubevitals_sim::google::WrittenPoint;
+use kubevitals_sim::google::{MonitoringFault, WrittenPoint};
 use kubevitals_sink::{DataPoint, Distribution, Exemplar, Measurement, Number};
 use serde_json::json;
 
@@ -188,6 +188,20 @@ async fn a_metric_is_described_once_and_points_do_not_depend_on_it() {
     assert_eq!(pipeline.flush(pushed).await, Results::sent(9));
     // The second attempt finds what the first point made.
     assert_eq!(backend.received().descriptors, [json!(null); 0]);
+}
+
+/// Both are denied while the interface is disabled.
+#[tokio::test]
+async fn a_metric_is_described_as_soon_as_points_are_allowed() {
+    let clock = clock();
+    let backend = backend(&clock).await;
+    backend.fail_descriptors([403, 404]);
+    let denied = || MonitoringFault::Status(403, Vec::new());
+    backend.fail([denied(), denied()]);
+    let pipeline = Pipeline::start(settings(backend.address), &clock);
+    let pushed = pipeline.push([gauge(0, 0)]);
+    assert_eq!(pipeline.flush(pushed).await, Results::sent(1));
+    assert_eq!(backend.received().descriptors.len(), 1);
 }
 
 #[tokio::test]

@@ -41,60 +41,57 @@ fn what_breaks_no_rule_is_written() {
 
 #[test]
 fn each_rule_refuses_what_breaks_it() {
-    let long = "v".repeat(1_025);
-    let key = "k".repeat(101);
     let many: BTreeMap<String, &str> = (0..31).map(|at| (format!("l{at}"), "v")).collect();
-    let end = |text: &'static str| {
-        move |series: &mut Json| series["points"][0]["interval"]["endTime"] = json!(text)
-    };
-    let start = |text: &'static str| {
-        move |series: &mut Json| series["points"][0]["interval"]["startTime"] = json!(text)
-    };
-    let changes: [(&str, &dyn Fn(&mut Json)); 17] = [
-        ("metric type", &|series| {
-            series["metric"]["type"] = json!("kubernetes.io/x")
-        }),
-        ("metric type", &|series| {
-            series["metric"]["type"] = json!("workload.googleapis.com/a//b");
-        }),
-        ("resource type", &|series| {
-            series["resource"]["type"] = json!("k8s_thing")
-        }),
-        ("incomplete", &|series| {
-            series["resource"]["type"] = json!("k8s_pod")
-        }),
-        ("another project", &|series| {
-            series["resource"]["labels"]["project_id"] = json!("q");
-        }),
-        ("at most 30", &|series| {
-            series["metric"]["labels"] = json!(many)
-        }),
-        ("too long", &|series| {
-            series["metric"]["labels"]["zone"] = json!(long)
-        }),
-        ("Invalid label key", &|series| {
-            series["metric"]["labels"][&key] = json!("v")
-        }),
-        ("Invalid label key", &|series| {
-            series["metric"]["labels"]["a.b"] = json!("v")
-        }),
-        ("25 hours", &end("2026-11-14T18:59:59Z")),
-        ("5 minutes", &end("2026-11-15T20:05:01Z")),
-        ("end time is required", &end("")),
-        ("before the end time", &start("2026-11-15T19:00:00Z")),
-        ("before the end time", &|series| {
-            series["metricKind"] = json!("CUMULATIVE")
-        }),
-        ("cannot be written", &|series| {
-            series["metricKind"] = json!("DELTA")
-        }),
-        ("not of type", &|series| {
-            series["valueType"] = json!("DOUBLE")
-        }),
-        ("One point", &|series| series["points"] = json!([{}, {}])),
-    ];
-    for (reason, change) in changes {
-        let found = refusal(change).unwrap();
+    let (metric, label) = ("/metric", "/metric/labels");
+    let (resource, interval) = ("/resource", "/points/0/interval");
+    for (reason, object, key, value) in [
+        ("metric type", metric, "type", json!("kubernetes.io/x")),
+        (
+            "metric type",
+            metric,
+            "type",
+            json!("custom.googleapis.com/a//b"),
+        ),
+        ("resource type", resource, "type", json!("k8s_thing")),
+        ("incomplete", resource, "type", json!("k8s_pod")),
+        (
+            "another project",
+            "/resource/labels",
+            "project_id",
+            json!("q"),
+        ),
+        ("at most 30", metric, "labels", json!(many)),
+        ("too long", label, "zone", json!("v".repeat(1_025))),
+        ("label key", label, &*"k".repeat(101), json!("v")),
+        ("label key", label, "a.b", json!("v")),
+        (
+            "25 hours",
+            interval,
+            "endTime",
+            json!("2026-11-14T18:59:59Z"),
+        ),
+        (
+            "5 minutes",
+            interval,
+            "endTime",
+            json!("2026-11-15T20:05:01Z"),
+        ),
+        ("end time is required", interval, "endTime", json!("")),
+        (
+            "before the end",
+            interval,
+            "startTime",
+            json!("2026-11-15T19:00:00Z"),
+        ),
+        ("before the end", "", "metricKind", json!("CUMULATIVE")),
+        ("cannot be written", "", "metricKind", json!("DELTA")),
+        ("not of type", "", "valueType", json!("DOUBLE")),
+        ("One point", "", "points", json!([{}, {}])),
+    ] {
+        let found = refusal(|series| {
+            series.pointer_mut(object).unwrap()[key] = value.clone();
+        });
+        let found = found.unwrap();
         assert!(found.contains(reason), "{reason}: {found}");
     }
 }
