@@ -114,10 +114,6 @@ pub(super) struct ReportFlags {
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Addons")]
-#[expect(
-    clippy::struct_field_names,
-    reason = "the names of the fields are the names of the flags"
-)]
 pub(super) struct AddonFlags {
     /// Namespaces of addons, separated by commas; * for all
     #[arg(
