@@ -18,6 +18,7 @@ pub mod kubeconfig;
 pub mod node;
 pub mod output;
 mod plugin;
+pub mod prober;
 pub mod process;
 mod proxy;
 pub mod replay;
@@ -51,6 +52,7 @@ pub const ROLES: &[RoleEntry] = &[
     RoleEntry::of::<server::Server>(),
     RoleEntry::of::<transitions::Transitions>(),
     RoleEntry::of::<node::Node>(),
+    RoleEntry::of::<prober::Prober>(),
 ];
 
 /// Does what `input` asks for, and writes the output of commands to `out`.
@@ -63,6 +65,9 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
     };
     match args.task {
         Task::Run(flags) => {
+            if let Some(file) = flags.path(prober::CONVERT_BLACKBOX) {
+                return prober::convert_blackbox(file, out);
+            }
             let roles = Roles::configure(&flags)?;
             let config = ProcessConfig::new(roles.process(), &args.logs)?;
             start_profiles(input, &config);

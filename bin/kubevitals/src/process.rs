@@ -18,7 +18,7 @@ use kubevitals_cli::{
 use kubevitals_model::GoDuration;
 use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, BuildInfo, Health, Limits, LogFilter, LogFormat, LogHandle,
-    LogOptions, Metrics, Profiling, SharedRegistry, logs,
+    LogOptions, Metrics, Page, Profiling, SharedRegistry, logs,
 };
 use tokio::sync::oneshot;
 
@@ -68,6 +68,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Changes the log filter; `None` where a test keeps its own logs.
     pub logs: Option<LogHandle>,
+    /// Pages that roles add to the admin server.
+    pub pages: Vec<Page>,
     admin_address: SocketAddr,
     profiling: Profiling,
 }
@@ -127,6 +129,7 @@ impl Context {
             health: Health::new(),
             metrics: Metrics::new().with_process(&build),
             logs,
+            pages: Vec::new(),
             admin_address: config.admin_address,
             profiling: config.profiling,
         }
@@ -154,7 +157,8 @@ impl Context {
         limits.http.connections = limits.http.connections.min(OpenFiles::current().admin);
         let server = AdminServer::bind(self.admin_address, admin, limits)
             .await
-            .map_err(RunError::runtime)?;
+            .map_err(RunError::runtime)?
+            .with_pages(self.pages);
         let address = server.local_addr();
         let (mut shutdown, health) = (self.shutdown, self.health);
         let (stop, stopped) = oneshot::channel();

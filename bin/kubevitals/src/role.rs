@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches as _};
 use futures_util::future::BoxFuture;
 use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
-use kubevitals_telemetry::{Health, LogHandle, Metrics, SharedRegistry};
+use kubevitals_telemetry::{Health, LogHandle, Metrics, Page, SharedRegistry};
 
 use crate::cluster::Cluster;
 use crate::output::Output;
@@ -89,6 +89,8 @@ pub struct Setup<'a> {
     pub health: &'a Health,
     /// The supervised tasks of the process.
     pub tasks: &'a TaskSet,
+    /// Pages that the role adds to the admin server.
+    pub pages: &'a mut Vec<Page>,
 }
 
 /// The process, as a running role sees it.

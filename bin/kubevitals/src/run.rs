@@ -10,6 +10,7 @@
 //! ```
 
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
@@ -109,6 +110,11 @@ impl RunFlags {
         })
     }
 
+    /// The value of a flag that names a file, if a role has the flag and it is given.
+    pub(crate) fn path(&self, id: &str) -> Option<&PathBuf> {
+        self.matches.try_get_one(id).ok().flatten()
+    }
+
     /// The most worker threads that the roles can use.
     pub(crate) fn max_threads(&self) -> usize {
         let threads = self.roles.iter().map(|role| role.max_threads);
@@ -171,6 +177,7 @@ impl Roles {
                 metrics: &mut context.metrics,
                 health: &context.health,
                 tasks: &tasks,
+                pages: &mut context.pages,
             })?;
             started.push((name, role));
         }

@@ -8,13 +8,15 @@
 //!   kubelets write objects with.
 //! * [`node_set`]: the nodes and their pods, shared by workload and kubelets.
 //! * [`faults`]: faults of nodes, changed at run time.
-//! * [`otlp`]: a receiver of OTLP traces.
+//! * [`google`]: Cloud Monitoring and the servers of tokens.
+//! * [`otlp`]: a receiver of OTLP traces and metrics.
 //! * [`selectors`]: matching of label and field selectors.
 //! * [`seed`]: the source of randomness.
 
 pub mod api;
 pub mod cluster;
 pub mod faults;
+pub mod google;
 pub mod kubelet;
 pub mod node_set;
 pub mod objects;

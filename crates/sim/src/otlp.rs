@@ -1,6 +1,8 @@
-//! A receiver of OTLP traces on a real socket, over HTTP and gRPC, that answers as a test tells it.
+//! A receiver of OTLP traces and metrics on a real socket, over HTTP and gRPC, that answers as a
+//! test tells it.
 
 mod decode;
+mod metrics;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,6 +28,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 pub use self::decode::{ReceivedEvent, ReceivedSpan, decode_request};
+pub use self::metrics::{ReceivedExemplar, ReceivedPoint, ReceivedValue, decode_metrics};
 
 /// Maximum size of a request, before and after decompression.
 const MAX_REQUEST: usize = 16 << 20;
@@ -34,7 +37,7 @@ const MAX_REQUEST: usize = 16 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     Accept,
-    /// Accepts all but this number of spans, with a message.
+    /// Accepts all but this number of spans or points, with a message.
     Partial(i64, String),
     /// This status of HTTP with these headers; over gRPC the same, without a status of gRPC.
     Http(u16, Vec<(&'static str, String)>),
@@ -53,6 +56,8 @@ pub struct ReceivedRequest {
     pub headers: HeaderMap,
     /// The number of its spans, whatever became of them.
     pub spans: usize,
+    /// The number of its data points, whatever became of them.
+    pub points: usize,
 }
 
 /// What was received so far.
@@ -61,6 +66,8 @@ pub struct Received {
     pub requests: Vec<ReceivedRequest>,
     /// The spans of requests that were accepted.
     pub spans: Vec<ReceivedSpan>,
+    /// The data points of requests that were accepted.
+    pub points: Vec<ReceivedPoint>,
 }
 
 /// A running receiver. It ends when it is dropped.
@@ -166,11 +173,22 @@ impl State {
             head.headers.get("content-type") == Some(&HeaderValue::from_static("application/grpc"));
         #[expect(clippy::disallowed_methods, reason = "the body is limited right here")]
         let body = Limited::new(body, MAX_REQUEST).collect().await.ok()?;
-        let Some(spans) = message(&head.headers, is_grpc, &body.to_bytes())
-            .as_deref()
-            .and_then(decode_request)
-        else {
-            return Some(failure(StatusCode::BAD_REQUEST, "not a trace request", &[]));
+        let path = head.uri.path();
+        let is_metrics = path.ends_with("/v1/metrics") || path.contains(".MetricsService/");
+        let message = message(&head.headers, is_grpc, &body.to_bytes());
+        let decoded = message.as_deref().and_then(|message| {
+            Some(if is_metrics {
+                (Vec::new(), decode_metrics(message)?)
+            } else {
+                (decode_request(message)?, Vec::new())
+            })
+        });
+        let Some((spans, points)) = decoded else {
+            return Some(failure(
+                StatusCode::BAD_REQUEST,
+                "not a request of OTLP",
+                &[],
+            ));
         };
         let reply = self.replies.lock().pop_front();
         let reply = reply.unwrap_or_else(|| self.otherwise.lock().clone());
@@ -179,9 +197,11 @@ impl State {
                 path: head.uri.path().to_owned(),
                 headers: head.headers,
                 spans: spans.len(),
+                points: points.len(),
             });
             if matches!(reply, Reply::Accept | Reply::Partial(..)) {
                 received.spans.extend(spans);
+                received.points.extend(points);
             }
         });
         match reply {

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"time"
 
+	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
+	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -28,6 +30,7 @@ func main() {
 		fail(fmt.Errorf("usage: otlp FOLDER"))
 	}
 	write("request.pb", marshal(request()))
+	write("metrics.pb", marshal(metricsRequest()))
 	write("partial.pb", marshal(&collector.ExportTraceServiceResponse{
 		PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "too old"},
 	}))
@@ -93,6 +96,79 @@ func request() *collector.ExportTraceServiceRequest {
 		}},
 		SchemaUrl: schema,
 	}}}
+}
+
+// metricsRequest is what src/metrics.rs builds in its test.
+func metricsRequest() *collectormetrics.ExportMetricsServiceRequest {
+	const start, end = 1_794_773_520_000_000_000, 1_794_773_580_250_000_000
+	cumulative := metrics.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
+	sum := 3.5
+	scope := func(all ...*metrics.Metric) []*metrics.ScopeMetrics {
+		return []*metrics.ScopeMetrics{{
+			Scope:     &common.InstrumentationScope{Name: "kubevitals", Version: "1.2.3"},
+			Metrics:   all,
+			SchemaUrl: schema,
+		}}
+	}
+	return &collectormetrics.ExportMetricsServiceRequest{ResourceMetrics: []*metrics.ResourceMetrics{
+		{
+			Resource: &resource.Resource{Attributes: []*common.KeyValue{
+				text("service.instance.id", "a-0"),
+				text("service.name", "kubevitals"),
+				text("service.version", "1.2.3"),
+				text("k8s.node.name", "n1"),
+			}},
+			ScopeMetrics: scope(
+				&metrics.Metric{Name: "k8s.node.condition.status", Unit: "{node}", Data: &metrics.Metric_Gauge{Gauge: &metrics.Gauge{
+					DataPoints: []*metrics.NumberDataPoint{
+						{
+							TimeUnixNano: end,
+							Value:        &metrics.NumberDataPoint_AsInt{AsInt: -7},
+							Attributes:   []*common.KeyValue{text("k8s.node.condition.type", "Ready")},
+						},
+						{TimeUnixNano: end, Value: &metrics.NumberDataPoint_AsDouble{AsDouble: 0.25}},
+					},
+				}}},
+				&metrics.Metric{Name: "k8s.container.restart.count", Unit: "{restart}", Data: &metrics.Metric_Sum{Sum: &metrics.Sum{
+					DataPoints: []*metrics.NumberDataPoint{{
+						StartTimeUnixNano: start,
+						TimeUnixNano:      end,
+						Value:             &metrics.NumberDataPoint_AsInt{AsInt: 300},
+					}},
+					AggregationTemporality: cumulative,
+					IsMonotonic:            true,
+				}}},
+			),
+			SchemaUrl: schema,
+		},
+		{
+			Resource: &resource.Resource{Attributes: []*common.KeyValue{
+				text("service.instance.id", "a-0"),
+				text("service.name", "kubevitals"),
+				text("service.version", "1.2.3"),
+			}},
+			ScopeMetrics: scope(
+				&metrics.Metric{Name: "http.client.request.duration", Unit: "s", Data: &metrics.Metric_Histogram{Histogram: &metrics.Histogram{
+					DataPoints: []*metrics.HistogramDataPoint{{
+						StartTimeUnixNano: start,
+						TimeUnixNano:      end,
+						Count:             303,
+						Sum:               &sum,
+						BucketCounts:      []uint64{2, 300, 1},
+						ExplicitBounds:    []float64{0.1, 1},
+						Exemplars: []*metrics.Exemplar{{
+							TimeUnixNano:       end,
+							Value:              &metrics.Exemplar_AsDouble{AsDouble: 2.5},
+							FilteredAttributes: []*common.KeyValue{text("server.address", "wéb")},
+						}},
+						Attributes: []*common.KeyValue{text("error.type", "timeout")},
+					}},
+					AggregationTemporality: cumulative,
+				}}},
+			),
+			SchemaUrl: schema,
+		},
+	}}
 }
 
 func text(key, value string) *common.KeyValue {

@@ -28,6 +28,8 @@ mod kubelet_request;
 mod model;
 #[cfg(feature = "otlp")]
 mod otlp;
+#[cfg(feature = "probes")]
+mod probes;
 #[cfg(feature = "promtext")]
 mod promtext;
 #[cfg(feature = "transitions")]
@@ -65,6 +67,8 @@ pub use kubelet_request::kubelet_request;
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
 pub use otlp::{otlp_response, otlp_trace};
+#[cfg(feature = "probes")]
+pub use probes::{blackbox_config, probes_config};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
 #[cfg(feature = "transitions")]
@@ -105,6 +109,12 @@ pub const TARGETS: &[Target] = &[
         name: "api_request",
         oracle: api_request,
         tokens: apiserver::REQUEST_TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
+        name: "blackbox_config",
+        oracle: blackbox_config,
+        tokens: probes::CONFIG_TOKENS,
     },
     #[cfg(feature = "kube-client-metrics")]
     Target {
@@ -189,6 +199,12 @@ pub const TARGETS: &[Target] = &[
         name: "otlp_trace",
         oracle: otlp_trace,
         tokens: otlp::TRACE_TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
+        name: "probes_config",
+        oracle: probes_config,
+        tokens: probes::CONFIG_TOKENS,
     },
     #[cfg(feature = "promtext")]
     Target {

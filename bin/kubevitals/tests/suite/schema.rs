@@ -56,6 +56,14 @@ impl Schema {
                 return missing.map_or(Ok(()), |name| Err(format!("{at}: no {name}")));
             }
             "properties" => return self.check_properties(rule, value, at),
+            "additionalProperties" if rule.is_object() => {
+                // Of a map, whose keys are any.
+                assert!(schema.get("properties").is_none());
+                for (key, value) in value.as_object().unwrap() {
+                    self.check(rule, value, &format!("{at}/{key}"))?;
+                }
+                true
+            }
             "additionalProperties" => {
                 assert_eq!(rule, false);
                 let known: &Map<String, Value> = schema["properties"].as_object().unwrap();

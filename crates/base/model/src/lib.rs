@@ -12,6 +12,7 @@
 //! | statistics of a node, as a kubelet has them | [`node_stats`] |
 //! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] is the reason why there is none |
 //! | objects | [`PodSummary`], [`Pod`], [`Node`], [`Event`], workloads; [`Identity`], [`Uid`]; [`Interner`] |
+//! | topology | [`node_pool`], [`zone`] |
 //! | selectors | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] |
 //! | proxies | [`ProxyRules`]: `HTTPS_PROXY` and `NO_PROXY` as Go reads them |
 //! | retries | [`Backoff`], [`Rng`], [`fnv1a`] |
@@ -35,6 +36,7 @@ mod sample;
 mod selector;
 mod text;
 mod timestamp;
+mod topology;
 mod usage;
 
 pub use crate::amount::{Bytes, CoreNanos, CpuUsage};
@@ -67,4 +69,5 @@ pub use crate::selector::labels::{
     LabelOperator, LabelRequirement, LabelSelector, LabelSelectorError,
 };
 pub use crate::timestamp::{Rfc3339, Timestamp};
+pub use crate::topology::{POOL_LABELS, node_pool, zone};
 pub use crate::usage::{CpuRate, FirstWindow, NoRate, Usage, container_rate, rate_between};

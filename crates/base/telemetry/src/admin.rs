@@ -7,6 +7,8 @@
 //! | `/debug/log-level` | the log filter; `PUT` or `POST` sets it; loopback peers only |
 //! | `/debug/pprof/profile`, `/debug/pprof/heap` | profiles, if compiled in and enabled; loopback peers only |
 //!
+//! A role may add pages of its own ([`Page`]).
+//!
 //! Loopback peers are those that can already enter the pod: `kubectl port-forward` and `kubectl
 //! exec` arrive from there.
 //!
@@ -15,6 +17,7 @@
 //! client keeps the kubelet's probes away by holding connections open.
 
 mod handler;
+mod page;
 mod response;
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
@@ -22,6 +25,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use kubevitals_http::{Plain, Server, ServerMetrics};
 
 use self::handler::AdminHandler;
+pub use self::page::{Page, PageRequest, PageResponse};
 use crate::{AdminMetrics, Health, LogHandle, SharedRegistry, TelemetryError};
 
 /// Everything that the admin server serves.
@@ -62,6 +66,7 @@ pub struct AdminServer {
     server: Server,
     admin: Admin,
     limits: Limits,
+    pages: Vec<Page>,
 }
 
 impl Default for Limits {
@@ -102,7 +107,15 @@ impl AdminServer {
             server,
             admin,
             limits,
+            pages: Vec::new(),
         })
+    }
+
+    /// Adds pages. The server's own routes come first.
+    #[must_use]
+    pub fn with_pages(mut self, pages: Vec<Page>) -> Self {
+        self.pages = pages;
+        self
     }
 
     /// Returns the bound address, with the port that the system chose if zero was requested.
@@ -117,7 +130,7 @@ impl AdminServer {
     /// stops calls [`Health::start_shutdown`] earlier.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
         let health = self.admin.health.clone();
-        let handler = Arc::new(AdminHandler::new(self.admin, self.limits));
+        let handler = Arc::new(AdminHandler::new(self.admin, self.limits, self.pages));
         let shutdown = async {
             shutdown.await;
             health.start_shutdown();

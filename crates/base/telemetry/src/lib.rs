@@ -59,7 +59,7 @@ pub mod profile;
 mod redacted;
 pub mod registry;
 
-pub use admin::{Admin, AdminServer, Limits, Profiling};
+pub use admin::{Admin, AdminServer, Limits, Page, PageRequest, PageResponse, Profiling};
 pub use error::TelemetryError;
 pub use health::{Health, HealthCell, Probe, Status};
 pub use histogram::{HistogramFamily, HistogramSeries, HistogramSpec, LabelSet, NativeOptions};

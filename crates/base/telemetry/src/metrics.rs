@@ -37,6 +37,8 @@ pub(crate) enum Route {
     Metrics,
     LogLevel,
     Pprof,
+    /// A page of a role.
+    Page,
     Unknown,
 }
 
@@ -79,6 +81,7 @@ impl Route {
             Self::Metrics => "metrics",
             Self::LogLevel => "log_level",
             Self::Pprof => "pprof",
+            Self::Page => "page",
             Self::Unknown => "unknown",
         }
     }

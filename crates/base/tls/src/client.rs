@@ -1,11 +1,14 @@
 //! Client configurations: trust, client certificate, negotiation.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::ClientConfig;
 use rustls::client::{Resumption, danger::ServerCertVerifier};
 use rustls::time_provider::TimeProvider;
+use rustls_pki_types::UnixTime;
 
+use crate::observe::ObservedPeer;
 use crate::peer::{NoVerification, PeerVerifier};
 use crate::provider::{client_builder, shared_provider};
 use crate::{Alpn, PeerNames, PinnedKey, ReloadingKeyPair, TlsError, TlsPolicy, TrustRoots};
@@ -17,6 +20,7 @@ use crate::{Alpn, PeerNames, PinnedKey, ReloadingKeyPair, TlsError, TlsPolicy, T
 #[derive(Debug, Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
+    verifier: Arc<dyn ServerCertVerifier>,
     /// `None` if peers are not verified.
     roots: Option<Arc<TrustRoots>>,
     has_identity: bool,
@@ -46,7 +50,8 @@ impl ClientTls {
     pub fn trusting(roots: Arc<TrustRoots>, options: &ClientOptions) -> Result<Self, TlsError> {
         let verifier = verifier(Arc::clone(&roots), None, None);
         Ok(Self {
-            config: Arc::new(configure(verifier, options)?),
+            config: Arc::new(configure(Arc::clone(&verifier), options)?),
+            verifier,
             roots: Some(roots),
             has_identity: options.identity.is_some(),
         })
@@ -56,9 +61,10 @@ impl ClientTls {
     /// responses. [`verified`](Self::verified) then returns `None`.
     pub fn dangerous_without_verification(options: &ClientOptions) -> Result<Self, TlsError> {
         let algorithms = shared_provider().signature_verification_algorithms;
-        let verifier = Arc::new(NoVerification::new(algorithms));
+        let verifier: Arc<dyn ServerCertVerifier> = Arc::new(NoVerification::new(algorithms));
         Ok(Self {
-            config: Arc::new(configure(verifier, options)?),
+            config: Arc::new(configure(Arc::clone(&verifier), options)?),
+            verifier,
             roots: None,
             has_identity: options.identity.is_some(),
         })
@@ -83,19 +89,24 @@ impl ClientTls {
         let Some(roots) = &self.roots else {
             return self.clone();
         };
-        let mut config = ClientConfig::clone(&self.config);
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this crate is where trust is decided"
-        )]
-        config
-            .dangerous()
-            .set_certificate_verifier(verifier(Arc::clone(roots), Some(names), pin));
+        let verifier = verifier(Arc::clone(roots), Some(names), pin);
+        let config = with_verifier(&self.config, Arc::clone(&verifier));
         Self {
             config: Arc::new(config),
+            verifier,
             roots: Some(Arc::clone(roots)),
             has_identity: self.has_identity,
         }
+    }
+
+    /// Returns a configuration for one handshake at `now` that offers the protocols in `alpn`, and
+    /// what the peer presents in it. Peers are verified as by [`config`](Self::config).
+    pub fn observed(&self, alpn: &[Alpn], now: SystemTime) -> (Arc<ClientConfig>, ObservedPeer) {
+        let (verifier, peer) = ObservedPeer::observing(Arc::clone(&self.verifier));
+        let mut config = with_verifier(&self.config, verifier);
+        config.alpn_protocols = Alpn::wire(alpn);
+        config.time_provider = Arc::new(FixedTime(now));
+        (Arc::new(config), peer)
     }
 
     /// Returns the configuration for a connector. No server name is sent to a peer that is dialled
@@ -113,6 +124,27 @@ impl ClientTls {
     pub fn verified(&self) -> Option<Verified> {
         self.roots.as_ref().map(|_| Verified(()))
     }
+}
+
+/// The time of one handshake.
+#[derive(Debug)]
+struct FixedTime(SystemTime);
+
+impl TimeProvider for FixedTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = self.0.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(UnixTime::since_unix_epoch(since))
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this crate is where trust is decided"
+)]
+fn with_verifier(config: &ClientConfig, verifier: Arc<dyn ServerCertVerifier>) -> ClientConfig {
+    let mut config = config.clone();
+    config.dangerous().set_certificate_verifier(verifier);
+    config
 }
 
 fn verifier(

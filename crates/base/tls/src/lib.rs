@@ -9,6 +9,7 @@
 //! * [`ClientTls`]: client configurations. Code that sends a bearer token should require the
 //!   [`Verified`] proof of one.
 //! * [`PeerNames`]: dial an address, accept a certificate for any of a node's names.
+//! * [`ObservedPeer`]: what a peer presents in one handshake, accepted or not, for probes.
 //! * [`PinnedKey`]: trust on first use for peers whose certificate no known authority signed.
 //! * [`UnbufferedClient`]: the client side of TLS on buffers of the caller, for thousands of idle
 //!   connections.
@@ -41,6 +42,7 @@ mod client_auth;
 mod error;
 mod handshake;
 mod key_pair;
+mod observe;
 mod peer;
 mod pem;
 mod pin;
@@ -59,6 +61,7 @@ pub use client_auth::{ClientAuthority, RequestClientCertificate};
 pub use error::{PemProblem, TlsError};
 pub use handshake::HandshakeFailure;
 pub use key_pair::ReloadingKeyPair;
+pub use observe::ObservedPeer;
 pub use peer::{MAX_PEER_NAMES, PeerNames};
 pub use pem::{MAX_PEM_BYTES, PemSource, parse_certificates, parse_private_key};
 pub use pin::PinnedKey;

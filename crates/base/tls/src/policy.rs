@@ -51,6 +51,7 @@ pub struct KeyExchangeGroups {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsPolicy {
     min_version: MinTlsVersion,
+    is_tls12_only: bool,
     cipher_suites: Option<CipherSuites>,
     key_exchange: Option<KeyExchangeGroups>,
 }
@@ -193,6 +194,7 @@ impl TlsPolicy {
     pub fn new(min_version: MinTlsVersion, cipher_suites: Option<CipherSuites>) -> Self {
         Self {
             min_version,
+            is_tls12_only: false,
             cipher_suites,
             key_exchange: None,
         }
@@ -202,6 +204,13 @@ impl TlsPolicy {
     #[must_use]
     pub fn with_key_exchange(mut self, groups: Option<KeyExchangeGroups>) -> Self {
         self.key_exchange = groups;
+        self
+    }
+
+    /// Allows TLS 1.2 alone, whatever the minimum: for probes of what a server supports.
+    #[must_use]
+    pub fn with_tls12_only(mut self) -> Self {
+        self.is_tls12_only = true;
         self
     }
 
@@ -224,6 +233,10 @@ impl TlsPolicy {
     pub(crate) fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
         static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
         static NEWEST: [&SupportedProtocolVersion; 1] = [&TLS13];
+        static OLDEST: [&SupportedProtocolVersion; 1] = [&TLS12];
+        if self.is_tls12_only {
+            return &OLDEST;
+        }
         let tls12 = self.min_version == MinTlsVersion::Tls12
             && self
                 .cipher_suites

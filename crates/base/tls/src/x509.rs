@@ -23,6 +23,8 @@ pub struct CertificateInfo {
     pub subject: String,
     /// The authority that signed it, in the same form.
     pub issuer: String,
+    /// In hexadecimal digits.
+    pub serial_number: String,
     /// The first DNS names and addresses that it is for.
     pub names: Vec<String>,
     /// Number of further names.
@@ -55,6 +57,7 @@ impl CertificateInfo {
         Some(Self {
             subject: bounded(&certificate.subject().to_string()),
             issuer: bounded(&certificate.issuer().to_string()),
+            serial_number: bounded(&format!("{:x}", certificate.serial)),
             names,
             more_names,
             not_before: system_time(certificate.validity().not_before)?,

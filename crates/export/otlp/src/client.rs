@@ -1,34 +1,19 @@
 //! Sends messages of OTLP over HTTP/1.1 or gRPC.
 
-use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, TE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Request, Response, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector};
-use hyper_util::client::legacy::{Builder, Error as PoolError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use http::{HeaderMap, HeaderValue, Request};
+use http_body_util::Full;
+use kubevitals_http_client::{AGENT, ConnectError, HttpClient, Options, Trust, Version};
 use kubevitals_sink::ExportError;
-use kubevitals_tls::{
-    ClientOptions, ClientTls, PemSource, Refresh as _, ReloadingKeyPair, TlsError, TrustRoots,
-    system_bundle,
-};
-use percent_encoding::percent_decode_str;
-use rustls::ClientConfig;
+use kubevitals_tls::TlsError;
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -36,20 +21,11 @@ use crate::grpc;
 use crate::response::{grpc_failure, http_failure, rejected_by};
 use crate::settings::{Compression, Headers, Protocol, Settings};
 
-const AGENT: &str = concat!("kubevitals/", env!("CARGO_PKG_VERSION"));
-
 /// Maximum size of a response. A receiver has nothing to say but an error.
 const MAX_RESPONSE: usize = 64 << 10;
 
 /// Maximum size of a file of headers.
 const MAX_HEADER_FILE: u64 = 64 << 10;
-
-/// An idle connection is closed after this.
-const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// A connection of HTTP/2 that is in use and silent is pinged after this, and has as long to
-/// answer.
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One of the kinds of telemetry of OTLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +43,7 @@ pub struct Signal {
 /// Sends requests to one receiver, over connections that stay open.
 pub struct OtlpClient {
     settings: Settings,
-    pool: Pool,
-    tls: Option<Tls>,
+    http: HttpClient,
 }
 
 /// An error of [`OtlpClient::new`]. Secrets are not repeated.
@@ -88,18 +63,6 @@ pub enum ClientError {
     Proxy,
 }
 
-/// The files of TLS, reloaded after a failure.
-struct Tls {
-    roots: Arc<TrustRoots>,
-    identity: Option<Arc<ReloadingKeyPair>>,
-}
-
-type Sending =
-    Pin<Box<dyn Future<Output = Result<Response<Incoming>, PoolError>> + Send + 'static>>;
-
-/// Sends requests over a pool of connections, of whatever kind these are.
-type Pool = Box<dyn Fn(Request<Full<Bytes>>) -> Sending + Send + Sync>;
-
 impl Signal {
     pub const TRACES: Self = Self {
         variable: "TRACES",
@@ -107,24 +70,43 @@ impl Signal {
         path: "/v1/traces",
         method: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
     };
+
+    pub const METRICS: Self = Self {
+        variable: "METRICS",
+        exporter_variable: "OTEL_METRICS_EXPORTER",
+        path: "/v1/metrics",
+        method: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    };
 }
 
 impl OtlpClient {
     /// Reads the files that the settings name. No connection is opened. `proxy` is the URL of a
     /// proxy to the receiver.
     pub fn new(settings: Settings, proxy: Option<&str>) -> Result<Self, ClientError> {
-        let tls = settings
-            .is_tls()
-            .then(|| Tls::load(&settings))
-            .transpose()?;
         if let Some(path) = &settings.headers_file {
             read_headers(path)?;
         }
-        Ok(Self {
-            pool: connect(&settings, tls.as_ref(), proxy)?,
-            settings,
-            tls,
-        })
+        let trust = settings.is_tls().then(|| Trust {
+            name: "otlp-receiver",
+            authorities: settings.certificate.clone(),
+            identity: settings.identity.clone(),
+            allows_plain: false,
+        });
+        let version = match settings.protocol {
+            Protocol::HttpProtobuf => Version::Http1,
+            Protocol::Grpc => Version::Http2,
+        };
+        let options = Options {
+            version,
+            trust,
+            proxy,
+        };
+        let http = HttpClient::new(&options).map_err(|error| match error {
+            ConnectError::NoAuthorities => ClientError::NoAuthorities,
+            ConnectError::Tls(error) => ClientError::Tls(error),
+            ConnectError::Proxy => ClientError::Proxy,
+        })?;
+        Ok(Self { settings, http })
     }
 
     /// Sends a message with this number of records, once.
@@ -141,7 +123,7 @@ impl OtlpClient {
             )))
         });
         if result.is_err() {
-            self.reload_certificates().await;
+            self.http.reload_certificates().await;
         }
         result
     }
@@ -189,15 +171,11 @@ impl OtlpClient {
         request: Request<Full<Bytes>>,
         records: u64,
     ) -> Result<(), ExportError> {
-        let failed = |error: &dyn Error| retryable(chain(error));
-        let response = (self.pool)(request).await;
-        let (head, body) = response.map_err(|error| failed(&error))?.into_parts();
-        #[expect(clippy::disallowed_methods, reason = "the body is limited right here")]
-        let body = Limited::new(body, MAX_RESPONSE).collect().await;
-        let body = body.map_err(|error| failed(&*error))?;
+        let response = self.http.send(request, MAX_RESPONSE).await;
+        let (response, trailers) = response.map_err(|error| retryable(error.to_string()))?;
+        let (head, body) = response.into_parts();
         let failure = match self.settings.protocol {
             Protocol::HttpProtobuf => {
-                let body = body.to_bytes();
                 if head.status == http::StatusCode::OK {
                     rejected_by(&body, records)
                 } else {
@@ -213,133 +191,12 @@ impl OtlpClient {
             }
             Protocol::Grpc => {
                 // A response without a message has its status among the headers.
-                let trailers = body.trailers().unwrap_or(&head.headers);
-                grpc_failure(head.status, trailers, records).or_else(|| {
-                    let body = body.to_bytes();
-                    rejected_by(grpc::unframed(&body)?, records)
-                })
+                let trailers = trailers.as_ref().unwrap_or(&head.headers);
+                grpc_failure(head.status, trailers, records)
+                    .or_else(|| rejected_by(grpc::unframed(&body)?, records))
             }
         };
         failure.map_or(Ok(()), Err)
-    }
-
-    /// Authorities and client certificates are replaced while the process runs.
-    async fn reload_certificates(&self) {
-        let Some(tls) = &self.tls else {
-            return;
-        };
-        let (roots, identity) = (Arc::clone(&tls.roots), tls.identity.clone());
-        let reload = move || {
-            let now = SystemTime::now();
-            // Problems are logged there; the old ones stay.
-            let _ = roots.refresh(now);
-            let _ = identity.map(|identity| identity.refresh(now));
-        };
-        let _ = blocking(reload).await;
-    }
-}
-
-/// The pool for the settings: plain or encrypted, direct or through a proxy.
-fn connect(
-    settings: &Settings,
-    tls: Option<&Tls>,
-    proxy: Option<&str>,
-) -> Result<Pool, ClientError> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(IDLE_TIMEOUT / 2));
-    let proxy = proxy.map(|url| tunnel(url, tcp.clone())).transpose()?;
-    let tls = tls.map(Tls::config).transpose().map_err(ClientError::Tls)?;
-    let is_grpc = settings.protocol == Protocol::Grpc;
-    Ok(match (tls, proxy) {
-        (None, None) => pool(is_grpc, tcp),
-        (None, Some(tunnel)) => pool(is_grpc, tunnel),
-        (Some(tls), None) => pool(is_grpc, encrypted(&tls, is_grpc, tcp)),
-        (Some(tls), Some(tunnel)) => pool(is_grpc, encrypted(&tls, is_grpc, tunnel)),
-    })
-}
-
-fn pool<C: Connect + Clone + Send + Sync + 'static>(is_grpc: bool, connector: C) -> Pool {
-    let client = Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(1)
-        .http2_only(is_grpc)
-        // A request that times out does not end its connection, which may be dead.
-        .http2_keep_alive_interval(PING_TIMEOUT)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
-        .build(connector);
-    Box::new(move |request| Box::pin(client.request(request)))
-}
-
-fn encrypted<C>(tls: &ClientTls, is_grpc: bool, connector: C) -> HttpsConnector<C> {
-    let builder = HttpsConnectorBuilder::new()
-        .with_tls_config(ClientConfig::clone(&tls.config()))
-        .https_only();
-    if is_grpc {
-        builder.enable_http2().wrap_connector(connector)
-    } else {
-        builder.enable_http1().wrap_connector(connector)
-    }
-}
-
-/// Tunnels through a proxy that speaks plain HTTP.
-fn tunnel(url: &str, tcp: HttpConnector) -> Result<Tunnel<HttpConnector>, ClientError> {
-    let proxy: Uri = url.parse().map_err(|_| ClientError::Proxy)?;
-    if proxy.scheme_str() != Some("http") || proxy.host().is_none_or(str::is_empty) {
-        return Err(ClientError::Proxy);
-    }
-    let authority = proxy.authority().map_or("", |authority| authority.as_str());
-    let user = authority.rsplit_once('@').map(|(user, _)| user);
-    let tunnel = Tunnel::new(without_user(&proxy)?, tcp);
-    let Some(user) = user else {
-        return Ok(tunnel);
-    };
-    let user: Vec<u8> = percent_decode_str(user).collect();
-    let basic = format!("Basic {}", STANDARD.encode(user));
-    let basic = HeaderValue::try_from(basic).map_err(|_| ClientError::Proxy)?;
-    Ok(tunnel.with_auth(basic))
-}
-
-/// The connector of TCP must not see the password.
-fn without_user(proxy: &Uri) -> Result<Uri, ClientError> {
-    let host = proxy.host().unwrap_or_default();
-    let port = proxy.port_u16().unwrap_or(80);
-    let address = format!("http://{host}:{port}/");
-    address.parse().map_err(|_| ClientError::Proxy)
-}
-
-impl Tls {
-    fn load(settings: &Settings) -> Result<Self, ClientError> {
-        let now = SystemTime::now();
-        let source = match &settings.certificate {
-            Some(path) => PemSource::File(path.clone()),
-            None => system_bundle().ok_or(ClientError::NoAuthorities)?,
-        };
-        let roots = TrustRoots::load("otlp-receiver", vec![source], now);
-        Ok(Self {
-            roots: roots.map_err(ClientError::Tls)?,
-            identity: settings
-                .identity
-                .as_ref()
-                .map(|files| {
-                    let certificate = PemSource::File(files.certificate.clone());
-                    let key = PemSource::File(files.key.clone());
-                    ReloadingKeyPair::load("otlp-client", certificate, key, now)
-                })
-                .transpose()
-                .map_err(ClientError::Tls)?,
-        })
-    }
-
-    fn config(&self) -> Result<ClientTls, TlsError> {
-        let options = ClientOptions {
-            identity: self.identity.clone(),
-            ..ClientOptions::default()
-        };
-        ClientTls::trusting(Arc::clone(&self.roots), &options)
     }
 }
 
@@ -356,7 +213,7 @@ impl fmt::Debug for OtlpClient {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ExportError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = kubevitals_http_client::blocking(work).await;
     done.map_err(|error| retryable(error.to_string()))
 }
 
@@ -392,16 +249,4 @@ fn retryable(message: String) -> ExportError {
         message,
         after: None,
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

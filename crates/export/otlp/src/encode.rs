@@ -49,7 +49,7 @@ const INTERNAL: u64 = 1;
 /// `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;
 /// The version of the semantic conventions whose names are used.
-const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
+pub(crate) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
 
 /// Appends spans as fields of a `ScopeSpans`: the bytes of several calls can follow one another.
 pub fn encode_spans(out: &mut Vec<u8>, spans: &[Span]) {
@@ -117,13 +117,23 @@ fn put_event(out: &mut Vec<u8>, event: &SpanEvent) {
     put_attributes(out, field::EVENT_ATTRIBUTES, &event.attributes);
 }
 
-fn put_attributes(out: &mut Vec<u8>, number: u32, attributes: &[Attribute]) {
+pub(crate) fn put_attributes(out: &mut Vec<u8>, number: u32, attributes: &[Attribute]) {
     for Attribute { key, value } in attributes {
         put_message(out, number, |out| {
             put_str(out, field::KEY, key);
             put_message(out, field::VALUE, |out| put_value(out, value));
         });
     }
+}
+
+/// Appends an attribute with a text.
+pub(crate) fn put_attribute(out: &mut Vec<u8>, number: u32, key: &str, text: &str) {
+    put_message(out, number, |out| {
+        put_str(out, field::KEY, key);
+        put_message(out, field::VALUE, |out| {
+            put_str(out, field::VALUE_STRING, text);
+        });
+    });
 }
 
 fn put_value(out: &mut Vec<u8>, value: &Value) {
@@ -141,7 +151,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-fn nanoseconds(time: Timestamp) -> u64 {
+pub(crate) fn nanoseconds(time: Timestamp) -> u64 {
     let millis = u64::try_from(time.unix_millis()).unwrap_or_default();
     millis.saturating_mul(1_000_000)
 }

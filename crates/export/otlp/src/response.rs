@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use kubevitals_http_client::parse_retry_after;
 use kubevitals_protobuf::{Value, fields};
 use kubevitals_sink::ExportError;
 use percent_encoding::percent_decode_str;
@@ -129,18 +130,6 @@ pub fn rejected_by(response: &[u8], records: u64) -> Option<ExportError> {
         message: with_detail("the receiver rejected a part".to_owned(), &cut(message)),
         records: rejected.min(records),
     })
-}
-
-/// Parses `Retry-After`: seconds, or a date.
-pub fn parse_retry_after(text: &str, now: SystemTime) -> Option<Duration> {
-    let text = text.trim();
-    let delay = if let Ok(seconds) = text.parse() {
-        Duration::from_secs(seconds)
-    } else {
-        let date = httpdate::parse_http_date(text).ok()?;
-        date.duration_since(now).unwrap_or_default()
-    };
-    Some(delay.clamp(MIN_RETRY_DELAY, MAX_RETRY_DELAY))
 }
 
 /// The delay in the `RetryInfo` of a `google.rpc.Status`.

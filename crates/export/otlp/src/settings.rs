@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use kubevitals_http_client::IdentityFiles;
 use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
@@ -35,13 +36,6 @@ pub struct Settings {
     pub certificate: Option<PathBuf>,
     pub identity: Option<IdentityFiles>,
     pub timeout: Duration,
-}
-
-/// The client certificate, for receivers that require one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdentityFiles {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
 }
 
 /// The flags that settings are read from; `None` where a flag is not given.

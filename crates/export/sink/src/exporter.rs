@@ -16,8 +16,9 @@ pub trait SinkItem: Send + Sync + 'static {
 
 /// Sends batches to a backend.
 pub trait Exporter<T>: Send {
-    /// Exports a batch. After [`ExportError::Retryable`] the same batch is exported again, before
-    /// any other. The future may be dropped at shutdown, after the grace period.
+    /// Exports a batch. After [`ExportError::Retryable`] the same batch is exported again, after
+    /// [`ExportError::Partial`] the part of it that is named, before any other. The future may be
+    /// dropped at shutdown, after the grace period.
     fn export(&mut self, batch: &[T]) -> impl Future<Output = Result<(), ExportError>> + Send;
 }
 
@@ -30,6 +31,16 @@ pub enum ExportError {
         /// The delay that the backend asks for, such as `Retry-After`; `None` for back-off.
         after: Option<Duration>,
     },
+    /// The backend may accept some items later. It is done with the others, of which it rejected
+    /// some records.
+    Partial {
+        message: String,
+        /// As in [`Retryable`](Self::Retryable).
+        after: Option<Duration>,
+        /// The positions in the batch of the items to export again, in ascending order.
+        retry: Vec<usize>,
+        rejected: u64,
+    },
     /// The backend rejected some records, and accepted the rest of the batch.
     Rejected { message: String, records: u64 },
     /// As [`Rejected`](Self::Rejected), and the backend will not accept anything any more.
@@ -40,6 +51,10 @@ impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Retryable { message, .. } => f.write_str(message),
+            Self::Partial {
+                message, rejected, ..
+            } if *rejected > 0 => write!(f, "{rejected} records rejected: {message}"),
+            Self::Partial { message, .. } => f.write_str(message),
             Self::Rejected { message, records } => {
                 write!(f, "{records} records rejected: {message}")
             }

@@ -15,7 +15,7 @@
 //! exporter blocks.
 //!
 //! **Retries.** An exporter says whether a failed batch can be retried ([`ExportError`]). A retried
-//! batch is exported again unchanged, before any other.
+//! batch is exported again, whole or the part that the exporter names, before any other.
 //!
 //! **Accounting.** Every record is exported or dropped for one [`DropReason`], also at shutdown
 //! ([`Sink::shutdown`]) and if the worker is aborted. [`SinkMetrics`] counts them.

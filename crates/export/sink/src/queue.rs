@@ -200,9 +200,17 @@ impl<T> Queue<T> {
     /// Counts the batch in flight, of which `dropped` records were not exported, unless all of it
     /// was dropped meanwhile.
     pub(crate) fn complete(&self, dropped: u64, reason: DropReason) {
+        self.complete_part((0, 0), dropped, reason);
+    }
+
+    /// Counts the part of the batch in flight that is not `rest`, a size and a number of records,
+    /// as [`complete`](Self::complete) does.
+    pub(crate) fn complete_part(&self, rest: (usize, u64), dropped: u64, reason: DropReason) {
         let mut state = self.state.lock();
-        state.in_flight_size = 0;
-        let records = std::mem::take(&mut state.in_flight_records);
+        state.in_flight_size = rest.0.min(state.in_flight_size);
+        let left = rest.1.min(state.in_flight_records);
+        let records = state.in_flight_records - left;
+        state.in_flight_records = left;
         let dropped = dropped.min(records);
         let exported = records - dropped;
         state.counts.queued = state.counts.queued.saturating_sub(records);

@@ -91,6 +91,18 @@ impl<T: SinkItem> Worker<T> {
                     break (records, DropReason::Rejected, false);
                 }
                 Err(ExportError::Retryable { after, .. }) => after,
+                Err(ExportError::Partial {
+                    after,
+                    retry,
+                    rejected,
+                    ..
+                }) => {
+                    self.keep(&retry, rejected);
+                    if self.batch.is_empty() {
+                        return true;
+                    }
+                    after
+                }
             };
             let retry = &self.queue.config.retry;
             let delay = after.unwrap_or_else(|| retry.delay(failures));
@@ -107,6 +119,23 @@ impl<T: SinkItem> Worker<T> {
         };
         self.queue.complete(dropped, reason);
         is_open
+    }
+
+    /// Keeps the items of the batch at these positions, and counts the others.
+    fn keep(&mut self, positions: &[usize], rejected: u64) {
+        let mut positions = positions.iter().copied().peekable();
+        let mut at = 0;
+        self.batch.retain(|_| {
+            // Positions that do not ascend name nothing.
+            while positions.next_if(|position| *position < at).is_some() {}
+            let is_kept = positions.next_if_eq(&at).is_some();
+            at += 1;
+            is_kept
+        });
+        let size = self.batch.iter().map(T::size).sum();
+        let records = self.batch.iter().map(T::records).sum();
+        self.queue
+            .complete_part((size, records), rejected, DropReason::Rejected);
     }
 
     fn log_change(&mut self, error: Option<&ExportError>) {

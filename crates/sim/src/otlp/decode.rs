@@ -91,29 +91,32 @@ fn decode_span(message: &[u8]) -> Option<ReceivedSpan> {
     })
 }
 
-fn of<'f, 'm>(all: &'f [Field<'m>], number: u32) -> impl Iterator<Item = Value<'m>> + 'f {
+pub(super) fn of<'f, 'm>(
+    all: &'f [Field<'m>],
+    number: u32,
+) -> impl Iterator<Item = Value<'m>> + 'f {
     let found = all.iter().filter(move |field| field.number == number);
     found.map(|field| field.value)
 }
 
-fn messages(message: &[u8], number: u32) -> Option<Vec<&[u8]>> {
+pub(super) fn messages(message: &[u8], number: u32) -> Option<Vec<&[u8]>> {
     let all = fields(message)?;
     of(&all, number).map(Value::bytes).collect()
 }
 
 /// The default of a field that is absent is empty or zero, as in protobuf.
-fn text(all: &[Field<'_>], number: u32) -> Option<String> {
+pub(super) fn text(all: &[Field<'_>], number: u32) -> Option<String> {
     match of(all, number).last() {
         Some(value) => value.text().map(str::to_owned),
         None => Some(String::new()),
     }
 }
 
-fn number(all: &[Field<'_>], number: u32) -> Option<u64> {
+pub(super) fn number(all: &[Field<'_>], number: u32) -> Option<u64> {
     of(all, number).last().map_or(Some(0), Value::uint)
 }
 
-fn fixed(all: &[Field<'_>], number: u32) -> Option<u64> {
+pub(super) fn fixed(all: &[Field<'_>], number: u32) -> Option<u64> {
     match of(all, number).last() {
         Some(Value::Fixed64(value)) => Some(value),
         Some(_) => None,
@@ -135,7 +138,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn attributes(all: &[Field<'_>], number: u32) -> Option<BTreeMap<String, Json>> {
+pub(super) fn attributes(all: &[Field<'_>], number: u32) -> Option<BTreeMap<String, Json>> {
     let mut found = BTreeMap::new();
     for pair in of(all, number) {
         let pair = fields(pair.bytes()?)?;

@@ -1,5 +1,7 @@
 //! What a probe measured.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
@@ -47,7 +49,7 @@ pub enum Phase {
     Processing,
     /// From the first byte of the response to its end.
     Transfer,
-    /// A DNS query, or a call of gRPC's health service.
+    /// A DNS query, a call of gRPC's health service, a dialogue, datagrams, or a command.
     Request,
 }
 
@@ -86,20 +88,75 @@ pub enum Reason {
     Internal,
 }
 
-/// Facts that a probe learned of its target, each at most once.
+/// Facts that a probe learned of its target, each at most once. Text is bounded, whatever the target
+/// sent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facts {
     pub ip_version: Option<u8>,
+    /// The address that was connected to, after redirects the last one.
+    pub address: Option<IpAddr>,
     pub http_status: Option<u16>,
-    /// The earliest end of validity of the certificates that the target presented.
+    pub http_version: Option<http::Version>,
+    /// Number of redirects that were followed.
+    pub http_redirects: Option<u32>,
+    /// Whether the last response came over TLS.
+    pub http_ssl: Option<bool>,
+    /// `Content-Length`.
+    pub http_content_length: Option<u64>,
+    /// The size of the body, after decompression.
+    pub http_body_length: Option<u64>,
+    pub http_last_modified: Option<Timestamp>,
+    /// The earliest end of validity of the certificates that the target presented, also if they
+    /// could not be verified.
     pub certificate_expiry: Option<Timestamp>,
+    /// The same, if the chain was verified.
+    pub verified_chain_expiry: Option<Timestamp>,
+    /// The target's own certificate.
+    pub certificate: Option<Arc<Certificate>>,
+    /// As in `TLS 1.3`.
+    pub tls_version: Option<&'static str>,
+    /// The suite by its name in the registry of IANA.
+    pub tls_cipher: Option<&'static str>,
+    /// Whether the last connection had TLS, for gRPC.
+    pub grpc_ssl: Option<bool>,
+    pub grpc_status: Option<i32>,
+    /// The answer of gRPC's health service.
+    pub grpc_serving: Option<ServingStatus>,
     pub dns_rcode: Option<u16>,
     pub dns_answers: Option<u32>,
-    pub grpc_status: Option<i32>,
+    pub dns_authority: Option<u32>,
+    pub dns_additional: Option<u32>,
+    /// The serial number of the first SOA record in the answer.
+    pub dns_serial: Option<u32>,
+    /// Labels from the groups of an `expect`, by name.
+    pub expect_labels: Vec<(String, String)>,
     /// Datagrams sent and answered, for UDP.
     pub datagrams: Option<(u32, u32)>,
     /// The exit code of a command.
     pub exit_code: Option<i32>,
+}
+
+/// The fields of a certificate, each bounded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    pub subject: String,
+    pub issuer: String,
+    /// DNS names and addresses, the first of them.
+    pub names: Vec<String>,
+    /// In hexadecimal digits.
+    pub serial_number: String,
+    pub fingerprint_sha256: String,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
+/// An answer of gRPC's health service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ServingStatus {
+    Unknown,
+    Serving,
+    NotServing,
+    ServiceUnknown,
 }
 
 impl Outcome {
@@ -185,6 +242,25 @@ impl Reason {
             self,
             Self::DnsTimeout | Self::ConnectTimeout | Self::ReadTimeout
         )
+    }
+}
+
+impl ServingStatus {
+    pub const ALL: [Self; 4] = [
+        Self::Unknown,
+        Self::Serving,
+        Self::NotServing,
+        Self::ServiceUnknown,
+    ];
+
+    /// The name in the protocol.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "UNKNOWN",
+            Self::Serving => "SERVING",
+            Self::NotServing => "NOT_SERVING",
+            Self::ServiceUnknown => "SERVICE_UNKNOWN",
+        }
     }
 }
 

@@ -51,7 +51,6 @@ mod record;
 mod shard;
 pub mod stats;
 mod timeline;
-mod topology;
 mod tracker;
 mod workload;
 
@@ -61,6 +60,7 @@ pub use critical_path::{Phase, Segment};
 pub use facts::{ContainerFacts, Facts, Failures, Pull, PullTarget, Pulled};
 pub use image::ImageName;
 pub use kubelet_message::Probe;
+pub use kubevitals_model::{POOL_LABELS, node_pool};
 pub use label_keys::{LabelKeys, LabelKeysError};
 pub use moment::Moment;
 pub use preparation::{Outage, Preparation, Provisioning, Volumes};
@@ -70,7 +70,6 @@ pub use record::{
 };
 pub use shard::{Shard, ShardError};
 pub use timeline::Timeline;
-pub use topology::{POOL_LABELS, node_pool};
 pub use tracker::{
     Arrival, Checkpoint, CheckpointError, Counts, Existing, Output, Tracker, TrackerConfig,
 };

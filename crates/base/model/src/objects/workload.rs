@@ -18,6 +18,8 @@ pub struct Workload {
     pub template_labels: Labels,
     /// The annotations of the pod template, of those that the reflector keeps.
     pub template_annotations: Labels,
+    /// The image of the first container of the pod template.
+    pub template_image: Option<Arc<str>>,
     /// The generation that the controller has acted on.
     pub observed_generation: i64,
     pub conditions: Box<[Condition]>,

@@ -12,7 +12,7 @@ use kubevitals_http::{
 };
 
 use super::{
-    Admin, Limits, Profiling,
+    Admin, Limits, Page, PageRequest, Profiling,
     response::{Response, error, method_not_allowed, text, typed},
 };
 use crate::{LogFilter, LogHandle, Probe, TelemetryError, metrics::Route};
@@ -35,6 +35,8 @@ const INDEX: &str = "\
 pub(super) struct AdminHandler {
     admin: Admin,
     limits: Limits,
+    pages: Vec<Page>,
+    index: String,
 }
 
 impl kubevitals_http::Handler<IpAddr> for AdminHandler {
@@ -50,8 +52,17 @@ impl kubevitals_http::Handler<IpAddr> for AdminHandler {
 }
 
 impl AdminHandler {
-    pub(super) fn new(admin: Admin, limits: Limits) -> Self {
-        Self { admin, limits }
+    pub(super) fn new(admin: Admin, limits: Limits, pages: Vec<Page>) -> Self {
+        let lines = pages
+            .iter()
+            .map(|Page { path, help, .. }| format!("{path:<22} {help}\n"));
+        let index = std::iter::once(INDEX.to_owned()).chain(lines).collect();
+        Self {
+            admin,
+            limits,
+            pages,
+            index,
+        }
     }
 
     /// Responds to one request of `peer` and counts it.
@@ -64,14 +75,26 @@ impl AdminHandler {
         let query = Query::new(head.uri.query());
         let (route, rest) = route_of(head.uri.path());
         let reads = head.method == Method::GET || head.method == Method::HEAD;
+        let page = || self.pages.iter().find(|page| page.path == head.uri.path());
+        let (route, page) = match (route, page()) {
+            (Route::Unknown, Some(page)) => (Route::Page, Some(page)),
+            (route, _) => (route, None),
+        };
         let response = match route {
             Route::Unknown => error(
                 StatusCode::NOT_FOUND,
-                format_args!("not found; the routes are:\n\n{INDEX}"),
+                format_args!("not found; the routes are:\n\n{}", self.index),
             ),
             Route::LogLevel => self.log_level(peer, &head.method, body).await,
             _ if !reads => method_not_allowed(READ),
-            Route::Index => text(StatusCode::OK, INDEX),
+            Route::Index => text(StatusCode::OK, self.index.clone()),
+            Route::Page => {
+                let request = PageRequest {
+                    query: head.uri.query().unwrap_or_default().to_owned(),
+                    headers: head.headers,
+                };
+                self.page(page, request).await
+            }
             Route::Livez => self.probe(Probe::Livez, rest, query),
             Route::Readyz => self.probe(Probe::Readyz, rest, query),
             Route::Healthz => self.probe(Probe::Healthz, rest, query),
@@ -108,6 +131,14 @@ impl AdminHandler {
             StatusCode::INTERNAL_SERVER_ERROR
         };
         text(status, report.body(verbose))
+    }
+
+    async fn page(&self, page: Option<&Page>, request: PageRequest) -> Response {
+        let Some(page) = page else {
+            return error(StatusCode::NOT_FOUND, "not found");
+        };
+        let response = page.respond(request).await;
+        typed(response.status, response.content_type, response.body)
     }
 
     async fn metrics(&self, headers: &HeaderMap) -> Response {

@@ -39,7 +39,7 @@ impl Fixture {
             metrics: admin_metrics,
             profiling,
         };
-        let handler = AdminHandler::new(admin.clone(), Limits::default());
+        let handler = AdminHandler::new(admin.clone(), Limits::default(), Vec::new());
         Self {
             handler,
             admin,
@@ -249,7 +249,7 @@ const LONG: usize = 5000;
 async fn without_logs_there_is_no_log_filter() {
     let mut admin = Fixture::new().admin;
     admin.logs = None;
-    let handler = AdminHandler::new(admin, Limits::default());
+    let handler = AdminHandler::new(admin, Limits::default(), Vec::new());
     let request = Request::builder()
         .uri("/debug/log-level")
         .body(Full::<Bytes>::default())
@@ -310,4 +310,24 @@ async fn a_slow_body_is_rejected() {
     let peer = LOOPBACK.parse().unwrap();
     let response = fixture.handler.respond(peer, request).await;
     assert_eq!(response.status(), 408);
+}
+
+fn pages() -> Vec<Page> {
+    let echo = |request: PageRequest| async move {
+        PageResponse::json(StatusCode::ACCEPTED, format!("\"{}\"", request.query))
+    };
+    vec![Page::new("/echo", "the query of the request", echo)]
+}
+
+#[tokio::test]
+async fn pages_of_roles_are_served_at_their_own_paths_only() {
+    let mut fixture = Fixture::new();
+    fixture.handler = AdminHandler::new(fixture.admin.clone(), Limits::default(), pages());
+    let page = fixture.send("10.0.0.9", Method::GET, "/echo?a=b", "").await;
+    assert_eq!((page.status, &*page.body), (StatusCode::ACCEPTED, "\"a=b\""));
+    let posted = fixture.send("10.0.0.9", Method::POST, "/echo", "").await;
+    assert_eq!(posted.status, StatusCode::METHOD_NOT_ALLOWED);
+    let below = fixture.send("10.0.0.9", Method::GET, "/echo/x", "").await;
+    assert_eq!(below.status, StatusCode::NOT_FOUND);
+    assert!(below.body.contains("/echo                  the query of the request\n"));
 }

@@ -5,14 +5,18 @@
     reason = "a test fails by panicking"
 )]
 
+mod points;
 mod records;
+// The validator of the program's tests.
+#[path = "../../../../../bin/kubevitals/tests/suite/schema.rs"]
+mod schema;
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kubevitals_jsonl::{JsonLines, SCHEMA};
+use kubevitals_jsonl::{JsonLines, POINT_SCHEMA, SCHEMA};
 use kubevitals_sink::{SinkCounts, SinkMetrics};
 use proptest::prelude::*;
 
@@ -141,7 +145,7 @@ async fn lines_that_a_closed_reader_missed_are_counted() {
 }
 
 #[test]
-fn the_schema_is_json_and_closed() {
+fn the_schemas_are_json_and_closed() {
     fn check(value: &serde_json::Value) {
         if let Some(object) = value.as_object() {
             if object.contains_key("properties") {
@@ -152,8 +156,10 @@ fn the_schema_is_json_and_closed() {
             list.iter().for_each(check);
         }
     }
-    let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
-    check(&schema);
+    for schema in [SCHEMA, POINT_SCHEMA] {
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        check(&schema);
+    }
 }
 
 proptest! {

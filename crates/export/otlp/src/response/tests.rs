@@ -206,7 +206,7 @@ proptest! {
                     prop_assert!(after.is_none_or(|after| after <= MAX_RETRY_DELAY));
                 }
                 ExportError::Rejected { records, .. } => prop_assert!((1..=5).contains(&records)),
-                ExportError::Closed { .. } => prop_assert!(false),
+                ExportError::Partial { .. } | ExportError::Closed { .. } => prop_assert!(false),
             }
         }
     }

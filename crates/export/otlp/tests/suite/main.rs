@@ -9,6 +9,7 @@ mod delivery;
 // The same records as those of the metrics.
 #[path = "../../../../serve/transition-metrics/tests/suite/lifecycles.rs"]
 mod lifecycles;
+mod metrics;
 mod security;
 mod support;
 mod traces;

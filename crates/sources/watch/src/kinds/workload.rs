@@ -49,6 +49,22 @@ struct RequirementWire<'a> {
 struct TemplateWire<'a> {
     #[serde(borrow)]
     metadata: Struct<TemplateMetaWire<'a>>,
+    #[serde(borrow)]
+    spec: Struct<TemplateSpecWire<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateSpecWire<'a> {
+    #[serde(borrow)]
+    containers: List<ImageWire<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ImageWire<'a> {
+    #[serde(borrow)]
+    image: Text<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -88,7 +104,12 @@ fn workload(
     condition_list: List<ConditionWire<'_>>,
     reading: &mut Reading<'_>,
 ) -> Workload {
-    let Struct(template) = spec.template.0.metadata;
+    let Struct(TemplateWire {
+        metadata,
+        spec: pod,
+    }) = spec.template;
+    let Struct(template) = metadata;
+    let image = pod.0.containers.0.first();
     Workload {
         identity,
         labels: reading.labels(&meta.labels),
@@ -96,6 +117,7 @@ fn workload(
         selector: selector(spec.selector.0, reading),
         template_labels: reading.labels(&template.labels),
         template_annotations: reading.annotations(&template.annotations),
+        template_image: image.and_then(|wire| reading.pool.intern_optional(&wire.image)),
         observed_generation: observed_generation.unwrap_or(0),
         conditions: conditions(condition_list, reading),
     }

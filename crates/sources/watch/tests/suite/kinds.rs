@@ -42,6 +42,7 @@ fn check(workload: &Workload) {
         workload.template_annotations.iter().collect::<Vec<_>>(),
         [("components.gke.io/component-name", "dns")]
     );
+    assert_eq!(workload.template_image.as_deref(), Some("dns:1"));
     assert!(workload.selector.matches(&workload.template_labels));
     assert!(!workload.selector.matches(&workload.labels));
     assert!(!workload.is_observed());

@@ -1,8 +1,8 @@
-//! Node pools.
+//! Node pools and zones, by the labels of providers and tools.
 
 use std::sync::Arc;
 
-use kubevitals_model::Labels;
+use crate::labels::Labels;
 
 /// The labels of providers and tools for the pool of a node: the first that a node has counts.
 ///
@@ -24,12 +24,26 @@ pub const POOL_LABELS: [&str; 13] = [
     "node.kubernetes.io/pool",
 ];
 
+/// The labels for the zone of a node: the second is that of clusters before 1.17.
+const ZONE_LABELS: [&str; 2] = [
+    "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/zone",
+];
+
 /// Returns the pool of a node with these labels.
 pub fn node_pool(labels: &Labels) -> Option<&Arc<str>> {
     POOL_LABELS
         .iter()
         .find_map(|label| labels.get(label))
         .filter(|pool| !pool.is_empty())
+}
+
+/// Returns the zone of a node with these labels.
+pub fn zone(labels: &Labels) -> Option<&Arc<str>> {
+    ZONE_LABELS
+        .iter()
+        .find_map(|label| labels.get(label))
+        .filter(|zone| !zone.is_empty())
 }
 
 #[cfg(test)]
@@ -60,5 +74,15 @@ mod tests {
             Some("k")
         );
         assert_eq!(found(&[("zone", "c")]), None);
+    }
+
+    #[test]
+    fn the_zone_of_an_old_cluster_is_found_too() {
+        let found = |pairs: &[(&str, &str)]| zone(&labels(pairs)).map(ToString::to_string);
+        let old = ("failure-domain.beta.kubernetes.io/zone", "a");
+        let new = ("topology.kubernetes.io/zone", "b");
+        assert_eq!(found(&[old]).as_deref(), Some("a"));
+        assert_eq!(found(&[old, new]).as_deref(), Some("b"));
+        assert_eq!(found(&[("topology.kubernetes.io/zone", "")]), None);
     }
 }
