@@ -2,6 +2,7 @@
 
 mod cancellation;
 mod dns;
+mod documents;
 mod exec;
 mod grpc;
 mod http;
