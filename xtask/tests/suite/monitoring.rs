@@ -35,6 +35,26 @@ const REGISTERED: [(&str, &str, &str); 1] = [(
     "crates/node/virtual/src/metrics.rs",
 )];
 
+/// The files that declare the metrics of the prober.
+const PROBER_FILES: [&str; 6] = [
+    "bin/kubevitals/src/prober/probing.rs",
+    "crates/export/gcm/src/metrics.rs",
+    "crates/export/sink/src/metrics.rs",
+    "crates/roles/prober/src/metrics.rs",
+    "crates/roles/prober/src/prometheus.rs",
+    "crates/roles/prober/src/prometheus/probes.rs",
+];
+
+/// Prefixes of registries, which the names in these files may lack; the longest first.
+const PROBER_PREFIXES: [&str; 6] = [
+    "kubevitals_prober_gcm_queue_",
+    "kubevitals_prober_gcm_",
+    "kubevitals_prober_otlp_",
+    "kubevitals_prober_lines_",
+    "kubevitals_prober_",
+    "kubevitals_probes_",
+];
+
 /// The link of an alert, up to the name of its section.
 const RUNBOOKS: &str = "https://github.com/kubevitals/kubevitals/blob/main/docs/alerts.md#";
 
@@ -97,12 +117,35 @@ fn own_metrics() -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// The names and help texts that a file registers: `registry.gauge("name", "help")`.
-fn registered(file: &str) -> BTreeMap<String, String> {
+/// The text of a file in one line, with strings that go on in the next line joined.
+fn one_line(file: &str) -> String {
     let text = read(file);
     let words: Vec<&str> = text.split_whitespace().collect();
-    // A string that goes on in the next line.
-    let text = words.join(" ").replace("\\ ", "");
+    words.join(" ").replace("\\ ", "")
+}
+
+/// The rows of a section of the reference: name without `_total`, and help.
+fn section(heading: &str) -> BTreeMap<String, String> {
+    let text = read("docs/reference/metrics.md");
+    let (_, section) = text.split_once(heading).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let rows = rows.map(|row| {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let name = cells[0].trim_matches(['|', ' ', '`']);
+        let name = match cells[1] {
+            "counter" => name.strip_suffix("_total").unwrap(),
+            _ => name,
+        };
+        let help = cells[3].trim_end_matches([' ', '|']);
+        (name.to_owned(), help.to_owned())
+    });
+    rows.collect()
+}
+
+/// The names and help texts that a file registers: `registry.gauge("name", "help")`.
+fn registered(file: &str) -> BTreeMap<String, String> {
+    let text = one_line(file);
     let calls = text.split("registry.").skip(1);
     let names = calls.filter_map(|call| {
         let (_, arguments) = call.split_once('(')?;
@@ -233,25 +276,41 @@ fn every_metric_and_label_of_a_query_exists() {
 
 #[test]
 fn sections_of_the_reference_have_what_the_code_registers() {
-    let text = read("docs/reference/metrics.md");
     for (heading, prefix, file) in REGISTERED {
-        let (_, section) = text.split_once(heading).unwrap();
-        let section = section.split("\n## ").next().unwrap();
-        let rows = section.lines().filter(|line| line.starts_with("| `"));
-        let documented: BTreeMap<String, String> = rows
-            .map(|row| {
-                let cells: Vec<&str> = row.split(" | ").collect();
-                let name = cells[0].trim_matches(['|', ' ', '`']);
-                let name = name.strip_prefix(prefix).unwrap();
-                let name = match cells[1] {
-                    "counter" => name.strip_suffix("_total").unwrap(),
-                    _ => name,
-                };
-                let help = cells[3].trim_end_matches([' ', '|']);
-                (name.to_owned(), help.to_owned())
-            })
+        let documented: BTreeMap<String, String> = section(heading)
+            .into_iter()
+            .map(|(name, help)| (name.strip_prefix(prefix).unwrap().to_owned(), help))
             .collect();
         assert_eq!(documented, registered(file), "{heading}");
+    }
+}
+
+#[test]
+fn the_reference_of_the_prober_has_the_names_and_texts_of_the_code() {
+    let documented = section("## The prober");
+    let code: String = PROBER_FILES.map(one_line).concat();
+    let has = |text: &str| code.contains(&format!("\"{text}\""));
+    for (name, help) in &documented {
+        let short = PROBER_PREFIXES
+            .iter()
+            .find_map(|prefix| name.strip_prefix(prefix));
+        assert!(
+            has(name) || short.is_some_and(has),
+            "no file declares {name}"
+        );
+        assert!(has(help), "{name}: {help}");
+    }
+    // Families that are written with their whole names.
+    let words = code.split('"').skip(1).step_by(2);
+    let is_family = |word: &&str| word.starts_with("kubevitals_probe") && !word.contains('{');
+    for family in words.filter(is_family) {
+        let is_prefix = documented
+            .keys()
+            .any(|name| name.starts_with(&format!("{family}_")));
+        assert!(
+            documented.contains_key(family) || is_prefix,
+            "docs/reference/metrics.md lacks {family}"
+        );
     }
 }
 
