@@ -19,9 +19,9 @@ use crate::drive::{PlainClient, total};
 
 const NAME: &str = "kubevitals prober";
 
-/// Bars: resident memory, and cores.
+/// Bars.
 const MAX_BYTES: f64 = 100.0 * 1024.0 * 1024.0;
-const MAX_CORES: f64 = 0.050;
+const MAX_MILLICORES: f64 = 50.0;
 
 /// Timeout of the first lists.
 const LIST_TIMEOUT: Duration = Duration::from_mins(3);
@@ -151,12 +151,12 @@ async fn measure(
     let anonymous = running.memory()?.anonymous;
     running.stop().await;
     let mut values = Values::from([
-        ("cpu".to_owned(), cpu / took),
+        ("cpu".to_owned(), 1e3 * cpu / took),
         ("steady".to_owned(), usage.steady),
         ("peak".to_owned(), usage.peak as f64),
         ("ready".to_owned(), ready.as_secs_f64()),
         ("exposed".to_owned(), text.len() as f64),
-        ("sim.cpu".to_owned(), sim_cpu / took),
+        ("sim.cpu".to_owned(), 1e3 * sim_cpu / took),
     ]);
     let nodes = total(&text, "kubevitals_prober_cluster_node_available");
     values.extend(nodes.map(|nodes| ("nodes".to_owned(), nodes)));
@@ -168,13 +168,16 @@ async fn measure(
 fn violations(values: &Values, size: SimSize) -> Vec<String> {
     let get = |key: &str| values.get(key).copied().unwrap_or(f64::NAN);
     let mut violations = Vec::new();
-    let (peak, cores, nodes) = (get("peak"), get("cpu"), get("nodes"));
+    let (peak, millicores, nodes) = (get("peak"), get("cpu"), get("nodes"));
     let holds = [
         (
             peak <= MAX_BYTES,
             format!("{:.1} MiB at the peak", peak / 1024.0 / 1024.0),
         ),
-        (cores <= MAX_CORES, format!("{:.1} mCPU", cores * 1000.0)),
+        (
+            millicores <= MAX_MILLICORES,
+            format!("{millicores:.1} mCPU"),
+        ),
         (
             nodes >= f64::from(size.nodes),
             format!("{nodes} of {} nodes reported", size.nodes),
@@ -211,14 +214,14 @@ async fn report(
         schedule: Schedule::OneAfterOther,
         baseline: NAME.to_owned(),
         metrics: vec![
-            Metric::info("cpu", "cores used", Unit::Count),
+            Metric::info("cpu", "mCPU", Unit::Count),
             Metric::info("steady", "RSS, median", Unit::Bytes),
             Metric::info("peak", "  peak since the start", Unit::Bytes),
             Metric::info("anonymous", "  anonymous at the end", Unit::Bytes),
             Metric::info("ready", "start to the first report", Unit::Seconds),
             Metric::info("nodes", "nodes reported", Unit::Count),
             Metric::info("exposed", "size of its metrics", Unit::Bytes),
-            Metric::info("sim.cpu", "cores used by the cluster", Unit::Count),
+            Metric::info("sim.cpu", "mCPU of the cluster", Unit::Count),
         ],
         contenders: vec![ContenderResult {
             name: NAME.to_owned(),
@@ -237,7 +240,7 @@ mod tests {
         let values = |peak: f64| {
             Values::from([
                 ("peak".to_owned(), peak),
-                ("cpu".to_owned(), 0.01),
+                ("cpu".to_owned(), 10.0),
                 ("nodes".to_owned(), 10.0),
             ])
         };
