@@ -61,7 +61,11 @@ const RIGHTS: [(&str, &[&str]); 5] = [
     ),
     (
         "prober-node",
-        &["list,watch /nodes", "list,watch /pods", "get /nodes/healthz"],
+        &[
+            "list,watch /nodes",
+            "list,watch /pods",
+            "get /nodes/healthz",
+        ],
     ),
 ];
 

@@ -202,12 +202,11 @@ impl LeaseSettings {
     /// The election for a candidate.
     pub(super) fn election(&self, default_namespace: &str, identity: String) -> Election {
         let namespace = self.namespace.as_deref().unwrap_or(default_namespace);
-        Election {
-            lease_duration: self.lease_duration,
-            renew_deadline: self.renew_deadline,
-            retry_period: self.retry_period,
-            ..Election::new(namespace, &self.name, identity)
-        }
+        let mut election = Election::new(namespace, &self.name, identity);
+        election.lease_duration = self.lease_duration;
+        election.renew_deadline = self.renew_deadline;
+        election.retry_period = self.retry_period;
+        election
     }
 }
 

@@ -324,10 +324,17 @@ async fn pages_of_roles_are_served_at_their_own_paths_only() {
     let mut fixture = Fixture::new();
     fixture.handler = AdminHandler::new(fixture.admin.clone(), Limits::default(), pages());
     let page = fixture.send("10.0.0.9", Method::GET, "/echo?a=b", "").await;
-    assert_eq!((page.status, &*page.body), (StatusCode::ACCEPTED, "\"a=b\""));
+    assert_eq!(
+        (page.status, &*page.body),
+        (StatusCode::ACCEPTED, "\"a=b\"")
+    );
     let posted = fixture.send("10.0.0.9", Method::POST, "/echo", "").await;
     assert_eq!(posted.status, StatusCode::METHOD_NOT_ALLOWED);
     let below = fixture.send("10.0.0.9", Method::GET, "/echo/x", "").await;
     assert_eq!(below.status, StatusCode::NOT_FOUND);
-    assert!(below.body.contains("/echo                  the query of the request\n"));
+    assert!(
+        below
+            .body
+            .contains("/echo                  the query of the request\n")
+    );
 }

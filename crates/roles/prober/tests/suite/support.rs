@@ -106,13 +106,12 @@ impl Cluster {
         let leases = match candidate {
             Some(name) => {
                 let client = kube::Client::try_from(self.config().await).unwrap();
+                let mut election = Election::new("kube-system", "kubevitals-prober", name);
+                election.retry_period = Duration::from_millis(50);
                 Some(Box::new(LeaseClient {
                     client,
                     hooks: Hooks::default(),
-                    election: Election {
-                        retry_period: Duration::from_millis(50),
-                        ..Election::new("kube-system", "kubevitals-prober", name)
-                    },
+                    election,
                 }))
             }
             None => None,
