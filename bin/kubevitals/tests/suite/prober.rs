@@ -398,6 +398,69 @@ async fn probes_of_a_file_run_and_are_reloaded() {
     assert!(program.end().await.0.success());
 }
 
+#[tokio::test]
+async fn probers_of_nodes_measure_paths_to_each_other() {
+    let api = cluster().await;
+    let writer = api.writer();
+    // Nothing listens at the address of the third.
+    for (node, address) in [("a", "127.0.0.1"), ("b", "127.0.0.2"), ("c", "127.0.0.3")] {
+        if node == "c" {
+            let node = json!({"metadata": {"name": node}});
+            writer.create(Resource::Nodes, node).unwrap();
+        }
+        let pod = json!({
+            "metadata": {"name": format!("prober-{node}"), "namespace": "kube-system", "labels": {"app": "prober"}},
+            "spec": {"nodeName": node, "containers": [{"name": "prober", "image": "prober:v1"}]},
+            "status": {
+                "phase": "Running", "podIP": address,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        writer.create(Resource::Pods, pod).unwrap();
+    }
+    let flags = [
+        "--provider=prometheus",
+        "--namespace=kube-system",
+        "--node-prober-selector=app=prober",
+        "--report-interval=1s",
+    ];
+    let coordinator = Program::start(&api, &flags, &[]);
+    coordinator.until_page("/mesh", r#""probers":3"#).await;
+    let coordinator_flag = format!("--mesh-coordinator=http://{}", coordinator.admin().await);
+    let start = |node: &str, listen: String| {
+        let node_flag = format!("--node-name={node}");
+        let flags = [
+            "--mode=node",
+            "--provider=prometheus",
+            "--mesh-interval=1s",
+            &*node_flag,
+            &*coordinator_flag,
+            &*listen,
+        ];
+        Program::start(&api, &flags, &[])
+    };
+    let a = start("a", "--listen-address=127.0.0.1:0".to_owned());
+    let admin = a.admin().await;
+    let port = admin.rsplit(':').next().unwrap();
+    // All probers listen at the same port, each at an address of its own.
+    let b = start("b", format!("--listen-address=127.0.0.2:{port}"));
+    let is_measured = r#"mesh_duration_seconds_count{source_zone="z-a",target_zone="z-a"}"#;
+    for program in [&a, &b] {
+        program.until_page("/metrics", is_measured).await;
+        let refused = r#"kubevitals_prober_mesh_pings_total{result="refused",source_zone="z-a",target_zone="Unknown"}"#;
+        program.until_page("/metrics", refused).await;
+    }
+    let own = a.until_page("/mesh", r#""node":"b","zone":"z-a","address":"127.0.0.2","result":"ok""#);
+    assert!(own.await.contains(r#""result":"refused""#));
+    let matrix = coordinator
+        .until_page("/mesh", r#""failed":[{"source":"a","target":"c"},{"source":"b","target":"c"}]"#)
+        .await;
+    assert!(matrix.contains(r#""source":"z-a","target":"z-a","pairs":"#), "{matrix}");
+    for program in [a, b, coordinator] {
+        assert!(program.end().await.0.success());
+    }
+}
+
 #[test]
 fn bad_settings_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
@@ -421,6 +484,11 @@ fn bad_settings_are_refused_with_advice() {
         (&["--addon=web"], &[], "use NAME=SELECTOR"),
         (&["--addon=web=a in ("], &[], "use a label selector"),
         (&["--provider=otlp"], &[], "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        (
+            &["--mode=node", "--mesh-coordinator=prober"],
+            &[],
+            "use http://HOST:PORT",
+        ),
     ] {
         let (code, _, err) = run(flags, environment);
         assert_eq!(code, 64, "{flags:?} {environment:?}: {err}");
