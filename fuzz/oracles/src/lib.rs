@@ -14,6 +14,8 @@ mod apiserver;
 mod cli;
 #[cfg(feature = "container-logs")]
 mod container_logs;
+#[cfg(feature = "gcm")]
+mod gcm;
 #[cfg(feature = "host")]
 mod host;
 #[cfg(feature = "jsonl")]
@@ -53,6 +55,8 @@ pub use apiserver::api_request;
 pub use cli::config_file;
 #[cfg(feature = "container-logs")]
 pub use container_logs::log_line;
+#[cfg(feature = "gcm")]
+pub use gcm::gcm_response;
 #[cfg(feature = "host")]
 pub use host::host_files;
 #[cfg(feature = "jsonl")]
@@ -145,6 +149,12 @@ pub const TARGETS: &[Target] = &[
         name: "fault_spec",
         oracle: fault_spec,
         tokens: sim::FAULT_TOKENS,
+    },
+    #[cfg(feature = "gcm")]
+    Target {
+        name: "gcm_response",
+        oracle: gcm_response,
+        tokens: gcm::TOKENS,
     },
     #[cfg(feature = "scrape")]
     Target {
