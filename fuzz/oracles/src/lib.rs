@@ -31,6 +31,8 @@ mod model;
 #[cfg(feature = "otlp")]
 mod otlp;
 #[cfg(feature = "probes")]
+mod probe_config;
+#[cfg(feature = "probes")]
 mod probes;
 #[cfg(feature = "promtext")]
 mod promtext;
@@ -72,7 +74,9 @@ pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
 pub use otlp::{otlp_response, otlp_trace};
 #[cfg(feature = "probes")]
-pub use probes::{blackbox_config, probes_config};
+pub use probe_config::{blackbox_config, probes_config};
+#[cfg(feature = "probes")]
+pub use probes::{dns_message, probe_target};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
 #[cfg(feature = "transitions")]
@@ -118,7 +122,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "blackbox_config",
         oracle: blackbox_config,
-        tokens: probes::CONFIG_TOKENS,
+        tokens: probe_config::CONFIG_TOKENS,
     },
     #[cfg(feature = "kube-client-metrics")]
     Target {
@@ -131,6 +135,12 @@ pub const TARGETS: &[Target] = &[
         name: "config_file",
         oracle: config_file,
         tokens: cli::TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
+        name: "dns_message",
+        oracle: dns_message,
+        tokens: probes::DNS_TOKENS,
     },
     #[cfg(feature = "model")]
     Target {
@@ -212,9 +222,15 @@ pub const TARGETS: &[Target] = &[
     },
     #[cfg(feature = "probes")]
     Target {
+        name: "probe_target",
+        oracle: probe_target,
+        tokens: probes::TARGET_TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
         name: "probes_config",
         oracle: probes_config,
-        tokens: probes::CONFIG_TOKENS,
+        tokens: probe_config::CONFIG_TOKENS,
     },
     #[cfg(feature = "promtext")]
     Target {
