@@ -150,9 +150,7 @@ impl RunningNode {
             metrics: kubelet_metrics,
             outage: cluster.outage.clone(),
         };
-        if let Some(keeper) = serving::rotated_certificate(&settings, &cluster, &clock)? {
-            context.tasks.spawn("serving-certificate", keeper.run());
-        }
+        serving::keep_certificate(&settings, &cluster, &clock, &context.tasks)?;
         let config = serving::configure(&settings, &cluster, provider, telemetry)?;
         let mut server = KubeletServer::bind(config)
             .await

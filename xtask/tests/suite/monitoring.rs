@@ -36,17 +36,19 @@ const REGISTERED: [(&str, &str, &str); 1] = [(
 )];
 
 /// The files that declare the metrics of the prober.
-const PROBER_FILES: [&str; 6] = [
+const PROBER_FILES: [&str; 7] = [
     "bin/kubevitals/src/prober/probing.rs",
     "crates/export/gcm/src/metrics.rs",
     "crates/export/sink/src/metrics.rs",
+    "crates/roles/prober/src/mesh/pinger.rs",
     "crates/roles/prober/src/metrics.rs",
     "crates/roles/prober/src/prometheus.rs",
     "crates/roles/prober/src/prometheus/probes.rs",
 ];
 
 /// Prefixes of registries, which the names in these files may lack; the longest first.
-const PROBER_PREFIXES: [&str; 6] = [
+const PROBER_PREFIXES: [&str; 7] = [
+    "kubevitals_prober_mesh_",
     "kubevitals_prober_gcm_queue_",
     "kubevitals_prober_gcm_",
     "kubevitals_prober_otlp_",

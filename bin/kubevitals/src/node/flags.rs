@@ -112,6 +112,7 @@ pub(super) struct PodFlags {
 /// Flags of the kubelet server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Serving", mut_args(go_bools))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct ServingFlags {
     /// Address of the kubelet's endpoints; port 0 takes a free one [default: 0.0.0.0:10250]
     #[arg(long, value_name = "ADDRESS")]

@@ -15,7 +15,7 @@ use kubevitals_virtual_node::CertificateKeeper;
 
 use super::settings::Settings;
 use crate::cluster::Cluster;
-use crate::process::OpenFiles;
+use crate::process::{OpenFiles, TaskSet};
 
 /// The folder of the generated certificate below `--root-dir`.
 const PKI: &str = "pki";
@@ -45,15 +45,16 @@ pub(super) fn configure(
     Ok(config)
 }
 
-/// The certificate that the cluster signs, if `--rotate-server-certificates` is set. Its file has a
-/// certificate from now on.
-pub(super) fn rotated_certificate(
+/// Keeps a certificate that the cluster signs, if `--rotate-server-certificates` is set. Its file
+/// has a certificate from now on.
+pub(super) fn keep_certificate(
     settings: &Settings,
     cluster: &Cluster,
     clock: &Clock,
-) -> Result<Option<CertificateKeeper>, RunError> {
+    tasks: &TaskSet,
+) -> Result<(), RunError> {
     if !settings.serving.rotate {
-        return Ok(None);
+        return Ok(());
     }
     let keeper = CertificateKeeper {
         client: cluster.client()?,
@@ -63,7 +64,8 @@ pub(super) fn rotated_certificate(
         clock: clock.clone(),
     };
     keeper.prepare().map_err(RunError::runtime)?;
-    Ok(Some(keeper))
+    tasks.spawn("serving-certificate", keeper.run());
+    Ok(())
 }
 
 /// One file for the certificate and its key, so that both change at once.

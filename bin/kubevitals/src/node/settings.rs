@@ -43,6 +43,7 @@ pub(super) struct Settings {
 
 /// Settings of the kubelet server.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Serving {
     pub(super) address: SocketAddr,
     /// The files of the certificate and its key.

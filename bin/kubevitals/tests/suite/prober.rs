@@ -350,16 +350,12 @@ async fn probes_of_a_file_run_and_are_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probes.yaml");
     let write = |names: &[&str]| {
-        let probes: String = names
-            .iter()
-            .map(|name| {
-                format!(
-                    "  - {{name: {name}, module: tcp_connect, targets: ['{}'], interval: 1s}}\n",
-                    target.address
-                )
-            })
-            .collect();
-        std::fs::write(&file, format!("probes:\n{probes}")).unwrap();
+        let probe = |name: &&str| {
+            let address = target.address;
+            format!("  - {{name: {name}, module: tcp_connect, targets: ['{address}'], interval: 1s}}")
+        };
+        let probes: Vec<String> = names.iter().map(probe).collect();
+        std::fs::write(&file, format!("probes:\n{}\n", probes.join("\n"))).unwrap();
     };
     write(&["first"]);
     let flags = [

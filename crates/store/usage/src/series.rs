@@ -33,9 +33,9 @@ const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 /// whole window after a start waits long enough.
 const KUBELET_WINDOW: Duration = Duration::from_secs(15);
 
-/// The shortest window of a rate. The kernel grants CPU time in slices of a period of 100 ms, so that
-/// a shorter window shows the slice and not the usage. Kubelets sample every 10 s; a node that reads
-/// its counters at each request can be scraped twice within milliseconds.
+/// The shortest window of a rate. The kernel grants CPU time in slices of a period of 100 ms, and a
+/// shorter window shows the slice instead of the usage. Kubelets sample every 10 s; a node that
+/// reads its counters at each request can be scraped twice within milliseconds.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 
 /// The last sample and the last usage. 64 bytes: there are hundreds of thousands.

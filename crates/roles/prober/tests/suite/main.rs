@@ -6,6 +6,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "helpers of tests fail by panicking"
 )]
 

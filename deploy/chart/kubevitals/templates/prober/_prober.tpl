@@ -94,6 +94,13 @@ iam.gke.io/gcp-service-account: {{ . }}
 - --mode=node
 {{- include "kubevitals.prober.commonArgs" (dict "root" . "component" "prober-node") }}
 - --node-name=$(NODE_NAME)
+{{- with .Values.prober.node.mesh }}
+{{- if .enabled }}
+- --mesh-coordinator=http://{{ include "kubevitals.fullname" $ }}-prober.{{ include "kubevitals.namespace" $ }}.svc:{{ int $.Values.prober.containerPort }}
+- --mesh-peers={{ int .peers }}
+- --mesh-interval={{ .interval }}
+{{- end }}
+{{- end }}
 {{- with .Values.prober.node.args }}
 {{ toYaml . }}
 {{- end }}
@@ -175,7 +182,7 @@ prometheus.io/port: {{ .Values.prober.containerPort | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Probes of the kubelet, Prometheus, requests of `/probe`. */}}
+{{/* Probes of the kubelet, Prometheus, requests of `/probe`, peers of the mesh. */}}
 {{- define "kubevitals.prober.ingress" -}}
 - ports:
     - port: {{ int .Values.prober.containerPort }}
