@@ -352,7 +352,9 @@ async fn probes_of_a_file_run_and_are_reloaded() {
     let write = |names: &[&str]| {
         let probe = |name: &&str| {
             let address = target.address;
-            format!("  - {{name: {name}, module: tcp_connect, targets: ['{address}'], interval: 1s}}")
+            format!(
+                "  - {{name: {name}, module: tcp_connect, targets: ['{address}'], interval: 1s}}"
+            )
         };
         let probes: Vec<String> = names.iter().map(probe).collect();
         std::fs::write(&file, format!("probes:\n{}\n", probes.join("\n"))).unwrap();
