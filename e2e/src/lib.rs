@@ -95,7 +95,7 @@ pub use run::RUN_LABEL;
 pub use runtime_log::{RuntimePull, runtime_pulls};
 pub use server::{DirectClient, MetricsApiServer};
 pub use static_pod::StaticPod;
-pub use transitions::RecordReader;
+pub use transitions::{RecordReader, get as get_page};
 pub use usage::{ResourceMetrics, Series};
 pub use virtual_node::VirtualNode;
 pub use wait::{DEADLINE, has_condition, is_ready, phase_is};

@@ -230,7 +230,7 @@ impl RecordReader {
 }
 
 /// Sends one request to a server of plain HTTP. The version is 1.0, so that no body is chunked.
-pub(crate) async fn get(admin: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+pub async fn get(admin: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(admin).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

@@ -21,6 +21,7 @@ mod metrics_server;
 mod monitoring;
 mod node;
 mod pod_life;
+mod prober;
 mod profiles;
 mod server;
 mod server_beside_metrics_server;

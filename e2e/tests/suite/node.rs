@@ -23,7 +23,7 @@ use crate::in_time;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Starts a node whose pods are processes.
-async fn process_node(namespace: &TestNamespace) -> anyhow::Result<VirtualNode> {
+pub(crate) async fn process_node(namespace: &TestNamespace) -> anyhow::Result<VirtualNode> {
     let root = namespace.folder().join("pods");
     let flags = [
         format!("--root-dir={}", root.display()),

@@ -17,7 +17,7 @@ use crate::transitions::{container, spec};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A Collector that writes what it receives to a file, a line of JSON for each request.
-struct Collector {
+pub(crate) struct Collector {
     program: Background,
     http: SocketAddr,
     grpc: SocketAddr,
@@ -26,6 +26,11 @@ struct Collector {
 
 impl Collector {
     async fn start(namespace: &TestNamespace) -> anyhow::Result<Self> {
+        Self::start_for(namespace, "traces").await
+    }
+
+    /// For traces, or for metrics.
+    pub(crate) async fn start_for(namespace: &TestNamespace, signal: &str) -> anyhow::Result<Self> {
         let (http, grpc) = (free_address().await?, free_address().await?);
         let folder = namespace.folder();
         let file = folder.join("traces.jsonl");
@@ -36,7 +41,7 @@ impl Collector {
             }}},
             "exporters": {"file": {"path": file, "flush_interval": "100ms"}},
             "service": {
-                "pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["file"]}},
+                "pipelines": {signal: {"receivers": ["otlp"], "exporters": ["file"]}},
                 "telemetry": {"metrics": {"level": "none"}},
             },
         });
@@ -66,6 +71,41 @@ impl Collector {
         })
     }
 
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    pub(crate) fn grpc(&self) -> SocketAddr {
+        self.grpc
+    }
+
+    /// Waits until what it received satisfies the predicate.
+    pub(crate) async fn until(
+        &mut self,
+        what: &str,
+        is_so: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
+        in_time(what, async {
+            loop {
+                ticks.tick().await;
+                self.program.must_run()?;
+                if is_so(&std::fs::read_to_string(&self.file).unwrap_or_default()) {
+                    return Ok(());
+                }
+            }
+        })
+        .await
+    }
+
+    /// Forgets what it received. The Collector appends to its file.
+    pub(crate) fn clear(&self) -> std::io::Result<()> {
+        std::fs::File::options()
+            .write(true)
+            .open(&self.file)?
+            .set_len(0)
+    }
+
     /// Waits until the root spans of this number of requests and pods have arrived.
     async fn until_roots(&mut self, wanted: usize) -> anyhow::Result<Vec<Value>> {
         let mut ticks = tokio::time::interval(POLL_INTERVAL);
@@ -83,7 +123,7 @@ impl Collector {
     }
 }
 
-async fn free_address() -> std::io::Result<SocketAddr> {
+pub(crate) async fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0").await?.local_addr()
 }
 
