@@ -154,7 +154,7 @@ impl MeshCoordinator {
     fn matrix(&self) -> Matrix {
         let ring = self.ring();
         let reports = self.0.reports.lock();
-        let mut zones: BTreeMap<(Arc<str>, Arc<str>), (u64, Vec<Duration>)> = BTreeMap::new();
+        let mut zones: BTreeMap<_, (u64, Vec<Duration>)> = BTreeMap::new();
         let mut failed = Vec::new();
         for (source, report) in &*reports {
             for (target, time) in &report.peers {

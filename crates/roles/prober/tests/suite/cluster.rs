@@ -13,10 +13,10 @@ async fn every_provider_receives_nodes_and_expected_addons() {
     cluster.create(Resource::Nodes, node("a", "True"));
     cluster.create(Resource::Nodes, node("b", "Unknown"));
     let status = json!({"desiredNumberScheduled": 2, "numberReady": 1});
-    cluster.create(Resource::DaemonSets, workload("netd", 0, status));
+    cluster.create(Resource::DaemonSets, workload("netd", 0, &status));
     cluster.create(
         Resource::Deployments,
-        workload("kube-dns", 3, json!({"replicas": 3})),
+        workload("kube-dns", 3, &json!({"replicas": 3})),
     );
     let mut role = cluster.cluster_role(None).await;
     role.until("a tick", |role, lines| {

@@ -274,7 +274,7 @@ pub(crate) fn node(name: &str, ready: &str) -> Value {
     })
 }
 
-pub(crate) fn workload(name: &str, replicas: i32, status: Value) -> Value {
+pub(crate) fn workload(name: &str, replicas: i32, status: &Value) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "kube-system"},
         "spec": {
