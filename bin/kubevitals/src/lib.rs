@@ -31,7 +31,7 @@ pub mod transitions;
 pub mod watches;
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::Path;
 
@@ -125,10 +125,12 @@ fn start_profiles(_input: &Input, _config: &ProcessConfig) {}
 /// needs another image only.
 fn with_role_of_link(input: &Input) -> Cow<'_, Input> {
     let called = input.args.first().map(Path::new).and_then(Path::file_name);
-    if called.is_none_or(|name| name != "metrics-server") {
-        return Cow::Borrowed(input);
-    }
+    let role = match called.and_then(OsStr::to_str) {
+        Some("metrics-server") => "server",
+        Some("gke-prober") => "prober",
+        _ => return Cow::Borrowed(input),
+    };
     let mut input = input.clone();
-    input.args.insert(1, OsString::from("server"));
+    input.args.insert(1, OsString::from(role));
     Cow::Owned(input)
 }

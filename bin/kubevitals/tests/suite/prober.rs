@@ -349,17 +349,13 @@ async fn probes_of_a_file_run_and_are_reloaded() {
     let target = GoogleIdentity::start().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probes.yaml");
-    let write = |names: &[&str]| {
-        let probe = |name: &&str| {
-            let address = target.address;
-            format!(
-                "  - {{name: {name}, module: tcp_connect, targets: ['{address}'], interval: 1s}}"
-            )
-        };
-        let probes: Vec<String> = names.iter().map(probe).collect();
-        std::fs::write(&file, format!("probes:\n{}\n", probes.join("\n"))).unwrap();
+    let write = |name: &str| {
+        let address = target.address;
+        let probe =
+            format!("{{name: {name}, module: tcp_connect, targets: ['{address}'], interval: 1s}}");
+        std::fs::write(&file, format!("probes:\n  - {probe}\n")).unwrap();
     };
-    write(&["first"]);
+    write("first");
     let flags = [
         &*format!("--probes={}", file.display()),
         "--probes-reload-interval=1s",
@@ -382,7 +378,7 @@ async fn probes_of_a_file_run_and_are_reloaded() {
         .await;
     assert_eq!(status, 403);
 
-    write(&["second"]);
+    write("second");
     let metrics = program.until_page("/metrics", &up("second")).await;
     assert!(!metrics.contains(r#"probe="first""#), "{metrics}");
     std::fs::write(&file, "probes: 7").unwrap();
@@ -593,6 +589,11 @@ fn a_configuration_of_blackbox_exporter_is_converted() {
     let flag = format!("--convert-blackbox={}", file.display());
     let (code, out, err) = output(&mut kubevitals(&["prober", &flag]));
     assert_eq!(code, 0, "{err}");
+    // A link by the name of the program that it replaces stands for the role.
+    let link = folder.path().join("gke-prober");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubevitals"), &link).unwrap();
+    let linked = output(Command::new(link).arg(&flag));
+    assert_eq!(linked, (code, out.clone(), err));
     assert!(out.contains("web:"), "{out}");
     assert!(
         !out.contains("\n  ping:") && out.contains("# line 3: "),
