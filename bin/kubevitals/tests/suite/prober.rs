@@ -450,15 +450,102 @@ async fn probers_of_nodes_measure_paths_to_each_other() {
         let refused = r#"kubevitals_prober_mesh_pings_total{result="refused",source_zone="z-a",target_zone="Unknown"}"#;
         program.until_page("/metrics", refused).await;
     }
-    let own = a.until_page("/mesh", r#""node":"b","zone":"z-a","address":"127.0.0.2","result":"ok""#);
+    let own = a.until_page(
+        "/mesh",
+        r#""node":"b","zone":"z-a","address":"127.0.0.2","result":"ok""#,
+    );
     assert!(own.await.contains(r#""result":"refused""#));
     let matrix = coordinator
-        .until_page("/mesh", r#""failed":[{"source":"a","target":"c"},{"source":"b","target":"c"}]"#)
+        .until_page(
+            "/mesh",
+            r#""failed":[{"source":"a","target":"c"},{"source":"b","target":"c"}]"#,
+        )
         .await;
-    assert!(matrix.contains(r#""source":"z-a","target":"z-a","pairs":"#), "{matrix}");
+    assert!(
+        matrix.contains(r#""source":"z-a","target":"z-a","pairs":"#),
+        "{matrix}"
+    );
     for program in [a, b, coordinator] {
         assert!(program.end().await.0.success());
     }
+}
+
+/// A node as large as real ones are: images and managed fields are most of it.
+fn large_node(index: usize) -> Value {
+    let images: Vec<_> = (0..30)
+        .map(|image| json!({"names": [format!("registry.example.com/team/image-{image}@sha256:{image:064x}")], "sizeBytes": 1 << 28}))
+        .collect();
+    let kinds = [
+        "Ready",
+        "MemoryPressure",
+        "DiskPressure",
+        "PIDPressure",
+        "NetworkUnavailable",
+    ];
+    let condition = |kind: &str| json!({"type": kind, "status": if kind == "Ready" {"True"} else {"False"}, "reason": "Kubelet", "message": "as it should be"});
+    json!({
+        "metadata": {
+            "name": format!("node-{index:05}"), "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {
+                "cloud.google.com/gke-nodepool": format!("pool-{}", index % 20),
+                "topology.kubernetes.io/zone": format!("z-{}", index % 3),
+                "kubernetes.io/hostname": format!("node-{index:05}"),
+            },
+            "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {"f:images": "x".repeat(2_000)}}}],
+        },
+        "status": {"conditions": kinds.map(condition), "images": images},
+    })
+}
+
+/// The bar is 100 MiB for the program as it is shipped; this one is not optimized.
+#[tokio::test]
+async fn a_cluster_of_5000_nodes_fits_into_100_mib() {
+    let api = cluster().await;
+    let writer = api.writer();
+    for index in 0..5_000 {
+        writer.create(Resource::Nodes, large_node(index)).unwrap();
+        let pod = json!({
+            "metadata": {"name": format!("prober-{index}"), "namespace": "kube-system", "labels": {"app": "prober"}},
+            "spec": {"nodeName": format!("node-{index:05}"), "containers": [{"name": "prober", "image": "prober:v1"}]},
+            "status": {
+                "phase": "Running", "podIP": "192.0.2.1",
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        writer.create(Resource::Pods, pod).unwrap();
+    }
+    let flags = [
+        "--provider=prometheus",
+        "--namespace=kube-system",
+        "--node-prober-selector=app=prober",
+        "--report-interval=1s",
+    ];
+    let program = Program::start(&api, &flags, &[]);
+    let metrics = program
+        .until_page("/metrics", "kubevitals_prober_cluster_node_available{")
+        .await;
+    let available: u64 = metrics
+        .lines()
+        .filter(|line| {
+            line.starts_with("kubevitals_prober_cluster_node_available{available=\"True\"")
+        })
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(available, 5_002);
+    program
+        .until_page(
+            "/metrics",
+            r#"kubevitals_prober_ticks_total{result="recorded"} 3"#,
+        )
+        .await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.child.id())).unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 100 << 10, "the peak is {} MiB", peak >> 10);
+    assert!(program.end().await.0.success());
 }
 
 #[test]
