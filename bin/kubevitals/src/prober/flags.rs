@@ -186,7 +186,8 @@ pub(super) struct MeshFlags {
     reason = "the names of the fields are the names of the flags"
 )]
 pub(super) struct GcmFlags {
-    /// Project [default: `GOOGLE_CLOUD_PROJECT`, that of the credentials, or of the metadata server]
+    /// Project [default: `GOOGLE_CLOUD_PROJECT`, that of the credentials, or of the metadata
+    /// server]
     #[arg(long, value_name = "PROJECT")]
     pub(super) gcm_project: Option<String>,
 

@@ -126,8 +126,8 @@ impl Registered {
     }
 }
 
-/// Reports until shutdown is requested. Then it waits for probes in progress, flushes the providers,
-/// releases the Lease and ends the watches, all within the grace period.
+/// Reports until shutdown is requested. Then it waits for probes in progress, flushes the
+/// providers, releases the Lease and ends the watches, all within the grace period.
 pub async fn run(mode: Mode, deps: Deps) -> Result<(), RunError> {
     let Deps {
         mut shutdown,
@@ -178,7 +178,7 @@ pub async fn run(mode: Mode, deps: Deps) -> Result<(), RunError> {
                 // The first tick is not lost because the lists took a moment.
                 let result = observer.tick(is_leader, &board, &clock).await;
                 metrics.record(result, &clock);
-                has_recorded = result == TickResult::Recorded || result == TickResult::NoNode;
+                has_recorded = true;
             }
             () = ticker.due() => {
                 heartbeat.beat();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Ticks in a fixed interval. A tick that takes too long is ended, and ticks that were due meanwhile
-/// are left out and counted.
+/// Ticks in a fixed interval. A tick that takes too long is ended, and ticks that were due
+/// meanwhile are left out and counted.
 #[derive(Debug)]
 pub(crate) struct Ticker {
     interval: Duration,

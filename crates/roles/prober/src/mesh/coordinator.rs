@@ -139,14 +139,9 @@ impl MeshCoordinator {
         let peers = ring.after(&node, count.unwrap_or(3).min(MAX_PEERS));
         // Whoever may connect may say anything: only nodes of the ring, about nodes of the ring.
         if let (Some(own), Some(text)) = (ring.get(&node), query.first("measured")) {
-            let measured = text.split(',').take(MAX_PEERS).filter_map(|one| {
-                let (peer, time) = one.rsplit_once(':')?;
-                let peer = Arc::clone(&ring.get(peer)?.node);
-                Some((peer, time.parse().ok().map(Duration::from_micros)))
-            });
             let report = Report {
                 at: self.0.clock.moment().monotonic,
-                peers: measured.collect(),
+                peers: parse_measured(&text, &ring),
             };
             self.0.reports.lock().insert(Arc::clone(&own.node), report);
         }
@@ -203,8 +198,20 @@ impl MeshCoordinator {
     }
 }
 
+/// Parses what a node measured, such as `b:1500,c:-`: microseconds by peer.
+fn parse_measured(text: &str, ring: &MeshRing) -> Vec<(Arc<str>, Option<Duration>)> {
+    let measured = text.split(',').take(MAX_PEERS).filter_map(|one| {
+        let (peer, time) = one.rsplit_once(':')?;
+        let peer = Arc::clone(&ring.get(peer)?.node);
+        Some((peer, time.parse().ok().map(Duration::from_micros)))
+    });
+    measured.collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use http::HeaderMap;
     use kubevitals_model::{SteppedClock, Timestamp};
@@ -242,5 +249,22 @@ mod tests {
         coordinator.update(&[], &[]);
         assert_eq!(coordinator.matrix().reporting, 0);
         assert!(coordinator.ring().is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_report_is_about_known_nodes_and_bounded(text in "([a-c]|\\PC){0,3}(:([0-9]{0,25}|-))?(,[a-c]:[0-9]{1,7}){0,40}") {
+            let peer = |node: &str| MeshPeer {
+                node: node.into(),
+                zone: "z".into(),
+                address: [10, 0, 0, 1].into(),
+            };
+            let ring = MeshRing::new([peer("a"), peer("b")]);
+            let measured = parse_measured(&text, &ring);
+            prop_assert!(measured.len() <= MAX_PEERS);
+            prop_assert!(measured.iter().all(|(node, _)| ring.get(node).is_some()));
+        }
     }
 }
