@@ -9,6 +9,7 @@ mod cancellation;
 mod dns;
 mod dns_lookup;
 mod documents;
+mod examples;
 mod exec;
 mod grpc;
 mod http;
