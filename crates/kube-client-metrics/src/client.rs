@@ -176,6 +176,10 @@ impl ClientOptions {
         Ok(self.measure(stack, &host, config.default_retry))
     }
 
+    #[cfg_attr(
+        not(feature = "rustls-tls"),
+        expect(clippy::unused_self, reason = "no other option changes the stack")
+    )]
     fn stack(&self, config: Config) -> Result<ClientBuilder<Stack>, kube::Error> {
         #[cfg(feature = "rustls-tls")]
         if self.times_connections && config.proxy_url.is_none() && config.auth_info.exec.is_none() {

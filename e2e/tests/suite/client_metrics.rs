@@ -218,7 +218,7 @@ async fn metrics_named_as_in_client_go_have_its_type_labels_and_buckets() -> any
 
     let registry = Registry::new();
     use_clients(&namespace, &kubeconfig, &registry).await;
-    let used = Exposition::parse(&registry.encode_as(Format::Text))?;
+    let used = Exposition::parse(registry.encode_as(Format::Text).as_bytes())?;
     for family in [
         requests,
         "rest_client_request_duration_seconds",
@@ -232,7 +232,7 @@ async fn metrics_named_as_in_client_go_have_its_type_labels_and_buckets() -> any
         );
     }
     report_rare_events(&registry.hooks());
-    let ours = Exposition::parse(&registry.encode_as(Format::Text))?;
+    let ours = Exposition::parse(registry.encode_as(Format::Text).as_bytes())?;
 
     let mut compared = BTreeSet::new();
     for (name, shape) in client_go_families(&ours) {
