@@ -15,11 +15,11 @@ use std::sync::Arc;
 pub use flags::ProberFlags;
 use futures_util::future::BoxFuture;
 use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
-use kubevitals_inventory::AddonRules;
-use kubevitals_model::{Clock, DaemonSet, Deployment, Node, Pod, Rng};
+use kubevitals_inventory::{AddonRules, UNKNOWN};
+use kubevitals_model::{Clock, DaemonSet, Deployment, Node, Pod, Rng, zone};
 use kubevitals_prober::{
-    ClusterSettings, ClusterWatches, Deps, LeaseClient, Mode, NodeSettings, NodeWatches,
-    ProbeBoard, Registered,
+    ClusterSettings, ClusterWatches, Deps, LeaseClient, MeshCoordinator, MeshPinger, Mode,
+    NodeSettings, NodeWatches, ProbeBoard, Registered,
 };
 use kubevitals_watch::{Reflector, TypedKind, WatchSpec};
 
@@ -59,6 +59,7 @@ struct RunningProber {
     mode: Mode,
     providers: StartedProviders,
     probing: ProbingCell,
+    mesh: Option<MeshPinger>,
     registered: Registered,
     clock: Clock,
 }
@@ -118,6 +119,13 @@ impl Role for Prober {
         );
         registered.add_checks(setup.health, &mode)?;
         setup.pages.push(registered.liveness());
+        let mesh = match &settings.mode {
+            ModeSettings::Node {
+                mesh: Some(mesh), ..
+            } => Some(MeshPinger::register(setup.metrics, mesh.clone())),
+            _ => None,
+        };
+        setup.pages.extend(mesh.as_ref().map(MeshPinger::page));
         let probing = ProbingCell::default();
         setup.pages.push(probing.page());
         let root = setup.metrics.root();
@@ -130,6 +138,7 @@ impl Role for Prober {
             mode,
             providers,
             probing,
+            mesh,
             registered,
             clock,
         }))
@@ -171,6 +180,17 @@ impl RunningRole for RunningProber {
             context.tasks.spawn("reload-probes", reloader.run(interval));
             let scheduler = Arc::clone(&probing.scheduler);
             self.probing.set(probing);
+            if let (Some(mesh), Mode::Node { settings, watches }) = (self.mesh, &self.mode) {
+                let (node, name) = (watches.node.clone(), settings.name.clone());
+                let zone = move || {
+                    let node = node.get("", &name);
+                    let zone = node.as_ref().and_then(|node| zone(&node.labels));
+                    zone.cloned().unwrap_or_else(|| UNKNOWN.into())
+                };
+                context
+                    .tasks
+                    .spawn("mesh", mesh.run(context.admin.port(), zone));
+            }
             let deps = Deps {
                 shutdown: context.shutdown,
                 clock: self.clock,
@@ -202,6 +222,11 @@ fn open(settings: &Settings, setup: &mut Setup<'_>) -> Result<Mode, RunError> {
                 let spec = WatchSpec::<Pod>::new("node-probers").namespace(namespace);
                 reflector(setup, "watch-node-probers", spec.labels(selector))
             });
+            let mesh = probers.as_ref().map(|_| {
+                let mesh = MeshCoordinator::new(Clock::system());
+                setup.pages.extend(mesh.pages());
+                mesh
+            });
             let daemon_sets = in_namespace(WatchSpec::<DaemonSet>::new("daemonsets"), rules);
             let deployments = in_namespace(WatchSpec::<Deployment>::new("deployments"), rules);
             let lease = lease.as_ref();
@@ -211,6 +236,7 @@ fn open(settings: &Settings, setup: &mut Setup<'_>) -> Result<Mode, RunError> {
                     rules: rules.clone(),
                     warm_up: settings.warm_up,
                     silence: *silence,
+                    mesh,
                 },
                 watches: ClusterWatches {
                     nodes: setup.watches.nodes()?,
@@ -221,7 +247,7 @@ fn open(settings: &Settings, setup: &mut Setup<'_>) -> Result<Mode, RunError> {
                 leases: leases.transpose()?,
             })
         }
-        ModeSettings::Node { name } => {
+        ModeSettings::Node { name, .. } => {
             let node = WatchSpec::<Node>::new("nodes").fields(format!("metadata.name={name}"));
             let pods = in_namespace(WatchSpec::<Pod>::new("pods"), rules);
             let pods = pods.fields(format!("spec.nodeName={name}"));

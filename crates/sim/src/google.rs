@@ -1,6 +1,7 @@
 //! Fakes of Google Cloud on real sockets: Cloud Monitoring, which enforces the real rules, and the
 //! servers that give out tokens.
 
+mod errors;
 mod identity;
 mod monitoring;
 mod rules;

@@ -14,6 +14,8 @@ mod apiserver;
 mod cli;
 #[cfg(feature = "container-logs")]
 mod container_logs;
+#[cfg(feature = "gcm")]
+mod gcm;
 #[cfg(feature = "host")]
 mod host;
 #[cfg(feature = "jsonl")]
@@ -28,6 +30,8 @@ mod kubelet_request;
 mod model;
 #[cfg(feature = "otlp")]
 mod otlp;
+#[cfg(feature = "probes")]
+mod probe_config;
 #[cfg(feature = "probes")]
 mod probes;
 #[cfg(feature = "promtext")]
@@ -53,6 +57,8 @@ pub use apiserver::api_request;
 pub use cli::config_file;
 #[cfg(feature = "container-logs")]
 pub use container_logs::log_line;
+#[cfg(feature = "gcm")]
+pub use gcm::gcm_response;
 #[cfg(feature = "host")]
 pub use host::host_files;
 #[cfg(feature = "jsonl")]
@@ -68,7 +74,9 @@ pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
 pub use otlp::{otlp_response, otlp_trace};
 #[cfg(feature = "probes")]
-pub use probes::{blackbox_config, probes_config};
+pub use probe_config::{blackbox_config, probes_config};
+#[cfg(feature = "probes")]
+pub use probes::{dns_message, probe_target};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
 #[cfg(feature = "transitions")]
@@ -114,7 +122,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "blackbox_config",
         oracle: blackbox_config,
-        tokens: probes::CONFIG_TOKENS,
+        tokens: probe_config::CONFIG_TOKENS,
     },
     #[cfg(feature = "kube-client-metrics")]
     Target {
@@ -127,6 +135,12 @@ pub const TARGETS: &[Target] = &[
         name: "config_file",
         oracle: config_file,
         tokens: cli::TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
+        name: "dns_message",
+        oracle: dns_message,
+        tokens: probes::DNS_TOKENS,
     },
     #[cfg(feature = "model")]
     Target {
@@ -145,6 +159,12 @@ pub const TARGETS: &[Target] = &[
         name: "fault_spec",
         oracle: fault_spec,
         tokens: sim::FAULT_TOKENS,
+    },
+    #[cfg(feature = "gcm")]
+    Target {
+        name: "gcm_response",
+        oracle: gcm_response,
+        tokens: gcm::TOKENS,
     },
     #[cfg(feature = "scrape")]
     Target {
@@ -202,9 +222,15 @@ pub const TARGETS: &[Target] = &[
     },
     #[cfg(feature = "probes")]
     Target {
+        name: "probe_target",
+        oracle: probe_target,
+        tokens: probes::TARGET_TOKENS,
+    },
+    #[cfg(feature = "probes")]
+    Target {
         name: "probes_config",
         oracle: probes_config,
-        tokens: probes::CONFIG_TOKENS,
+        tokens: probe_config::CONFIG_TOKENS,
     },
     #[cfg(feature = "promtext")]
     Target {

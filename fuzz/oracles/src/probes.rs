@@ -1,94 +1,97 @@
-//! The configuration of probes, and its conversion from blackbox_exporter.
+//! Answers of the targets of probes.
 
-use std::time::Duration;
+use kubevitals_probes::{DnsMessage, Prober, Target};
 
-use kubevitals_probes::{Config, MAX_JOBS, NoTargets, Variables, convert_blackbox};
-
-/// Tokens of configurations.
-pub(crate) const CONFIG_TOKENS: &[&[u8]] = &[
-    b"modules",
-    b"probes",
-    b"builtin_probes",
-    b"endpoint",
-    b"allow_targets",
-    b"prober: http",
-    b"prober: tcp",
-    b"prober: udp",
-    b"prober: tls",
-    b"prober: grpc",
-    b"prober: exec",
-    b"dns: {query_name: x}",
-    b"tls_config: {",
-    b"min_version: TLS10",
-    b"fail_if_all_match_regexp: [a]",
-    b"fail_if_body_matches_regexp: ['(']",
-    b"query_response: [{expect: a, send: '${1}'}]",
-    b"http_headers: {a: {secrets: [b]}}",
-    b"body_size_limit: 9999999999GB",
-    b"timeout: 5s",
-    b"interval: 1ms",
-    b"threshold: 0",
-    b"targets: [a]",
-    b"name: ",
-    b"$(HOST_IP)",
-    b"$$(",
-    b": ",
-    b"\n",
-    b"  ",
-    b"- ",
-    b"[",
-    b"]",
-    b"{",
-    b"}",
-    b"&a ",
-    b"*a",
-    b"<<: ",
-    b"!!binary ",
-    b"\"",
-    b"'",
-    b"null",
-    b"1e400",
-    b"-1",
+/// Heads of messages, names, and heads of records.
+pub(crate) const DNS_TOKENS: &[&[u8]] = &[
+    b"\0\x01\x81\x80\0\x01\0\x01\0\0\0\0",
+    b"\0\x01\x83\x80\0\x01\0\x01\0\0\0\0",
+    b"\x07example\x03com\0",
+    b"\xc0\x0c",
+    b"\xc0\x1d",
+    b"\xc0\0",
+    b"\x3f",
+    b"\0\x01\0\x01",
+    b"\0\x01\0\x01\0\0\x01\x2c\0\x04\xc0\0\x02\x01",
+    b"\0\x05\0\x01\0\0\x01\x2c\0\x02\xc0\x0c",
+    b"\0\x06\0\x01\0\0\x01\x2c\0\x18\xc0\x0c\xc0\x0c",
+    b"\0\x10\0\x01\0\0\x01\x2c\0\x05\x04abcd",
+    b"\0\x21\0\x01\0\0\x01\x2c\0\x08",
+    b"\x01\x01\0\x01\0\0\x01\x2c\0\x0a\0\x05issue",
+    b"\xff\xff",
 ];
 
-/// Reads any configuration. One that is valid keeps the limits, and shows no more than it should.
-pub fn probes_config(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
+/// The shortest record, of the root without data.
+const SHORTEST_RECORD: usize = 11;
+/// The head of a message.
+const HEAD: usize = 12;
+
+/// No bytes make the decoder panic. There are no more records than fit into the message, each is
+/// one line of printable text with four tabs, and its size is bounded.
+///
+/// # Panics
+///
+/// If the property is violated.
+pub fn dns_message(bytes: &[u8]) {
+    let Ok(message) = DnsMessage::decode(bytes) else {
         return;
     };
-    let mut variables = Variables::default();
-    variables.set(Variables::HOST_IP, "192.0.2.1");
-    match Config::parse(text, &variables) {
-        Ok(config) => {
-            let jobs = config.jobs(&NoTargets);
-            assert!(jobs.len() <= MAX_JOBS);
-            for job in jobs {
-                let probe = &job.probe;
-                assert!(probe.interval >= Duration::from_secs(1));
-                assert!(probe.jitter <= probe.interval && probe.timeout <= probe.interval);
-                assert!(!probe.timeout.is_zero());
-                assert!(probe.threshold.failures >= 1 && probe.threshold.successes >= 1);
-                assert!(!probe.name.is_empty() && !job.target.as_str().is_empty());
-            }
-        }
-        Err(error) => assert!(!error.to_string().is_empty()),
+    let records = message.texts().count();
+    assert!(records <= bytes.len().saturating_sub(HEAD) / SHORTEST_RECORD);
+    for text in message.texts() {
+        let is_printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
+        assert!(text.bytes().all(is_printable), "{text:?}");
+        assert_eq!(text.matches('\t').count(), 4, "{text:?}");
+        // A byte is at most four characters, and a name is at most 255 bytes, twice in a record.
+        assert!(
+            text.len() <= bytes.len() * 4 + 4096,
+            "{} characters",
+            text.len()
+        );
     }
 }
 
-/// Converts any configuration of blackbox_exporter. The result is valid, and converts to itself.
-pub fn blackbox_config(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
+/// Parts of targets.
+pub(crate) const TARGET_TOKENS: &[&[u8]] = &[
+    b"http://",
+    b"https://",
+    b"ftp://",
+    b"[",
+    b"]",
+    b"::1",
+    b":",
+    b"443",
+    b"65536",
+    b"@",
+    b"/",
+    b"?",
+    b"#",
+    b"%",
+    b"..",
+    b"example.com",
+    b"127.0.0.1",
+    b"\r\n",
+];
+
+/// A target is parsed or refused for every prober, and its text is kept.
+///
+/// # Panics
+///
+/// If the property is violated.
+pub fn probe_target(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let Ok(conversion) = convert_blackbox(text) else {
-        return;
-    };
-    if let Err(error) = Config::parse(&conversion.text, &Variables::default()) {
-        panic!("{error} in {}", conversion.text);
-    }
-    // What looks like a variable is escaped once more each time.
-    if !conversion.text.contains("$(") {
-        let again = convert_blackbox(&conversion.text).map(|again| again.text);
-        assert_eq!(again.ok().as_ref(), Some(&conversion.text));
+    for prober in [
+        Prober::Http(Box::default()),
+        Prober::Tcp(Box::default()),
+        Prober::Dns(Box::default()),
+        Prober::Exec(Box::default()),
+    ] {
+        match Target::parse(text, &prober) {
+            Ok(target) => assert_eq!(target.as_str(), text),
+            // Shown to people, and so bounded.
+            Err(error) => assert!(error.to_string().len() < 3000, "{error}"),
+        }
     }
 }

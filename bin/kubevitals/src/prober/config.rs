@@ -9,9 +9,10 @@ use kube_lease::Election;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_inventory::{AddonRules, ApplyTo, SelectorRule};
 use kubevitals_model::{GoDuration, LabelSelector};
+use kubevitals_prober::MeshSettings;
 use kubevitals_probes::BUILTIN_PROBES;
 
-use super::flags::{AddonFlags, AddonRule, ModeName, ProberFlags, StandbyFlags};
+use super::flags::{AddonFlags, AddonRule, MeshFlags, ModeName, ProberFlags, StandbyFlags};
 use super::providers::ProviderSettings;
 
 /// Reads a variable of the environment.
@@ -25,6 +26,9 @@ const DEFAULT_INTERVAL: Duration = Duration::from_mins(1);
 /// Cloud Monitoring accepts a point of a series every five seconds; others need not be told more
 /// often than once a second.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Longer than any healthy path takes.
+const MESH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Intervals without a ready prober after which a node is silent.
 const SILENT_INTERVALS: u32 = 2;
@@ -54,6 +58,7 @@ pub(super) enum ModeSettings {
     },
     Node {
         name: String,
+        mesh: Option<MeshSettings>,
     },
 }
 
@@ -121,7 +126,8 @@ impl Settings {
                 if is_on("ENABLE_NODE_PROBES") {
                     builtins.extend(["fluentbit", "gke-metadata-server"]);
                 }
-                (ModeSettings::Node { name }, builtins)
+                let mesh = mesh(&flags.mesh, &name)?;
+                (ModeSettings::Node { name, mesh }, builtins)
             }
         };
         let mut builtins = builtins;
@@ -209,6 +215,27 @@ impl LeaseSettings {
             ..Election::new(namespace, &self.name, identity)
         }
     }
+}
+
+fn mesh(flags: &MeshFlags, node: &str) -> Result<Option<MeshSettings>, InvalidSetting> {
+    let Some(coordinator) = &flags.mesh_coordinator else {
+        return Ok(None);
+    };
+    if !coordinator.starts_with("http://") || coordinator.parse::<http::Uri>().is_err() {
+        return Err(InvalidSetting {
+            flag: "mesh-coordinator",
+            value: coordinator.clone(),
+            problem: "it is no URL of an admin server".to_owned(),
+            advice: "use http://HOST:PORT".to_owned(),
+        });
+    }
+    Ok(Some(MeshSettings {
+        node: node.to_owned(),
+        coordinator: coordinator.clone(),
+        peers: flags.mesh_peers.into(),
+        interval: positive("mesh-interval", flags.mesh_interval)?.max(MIN_INTERVAL),
+        timeout: MESH_TIMEOUT,
+    }))
 }
 
 fn mode(

@@ -21,6 +21,8 @@ pub struct ProberFlags {
     #[command(flatten)]
     pub(super) probes: ProbeFlags,
     #[command(flatten)]
+    pub(super) mesh: MeshFlags,
+    #[command(flatten)]
     pub(super) gcm: GcmFlags,
     #[command(flatten)]
     pub(super) otlp: OtlpFlags,
@@ -114,10 +116,6 @@ pub(super) struct ReportFlags {
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Addons")]
-#[expect(
-    clippy::struct_field_names,
-    reason = "the names of the fields are the names of the flags"
-)]
 pub(super) struct AddonFlags {
     /// Namespaces of addons, separated by commas; * for all
     #[arg(
@@ -156,6 +154,28 @@ pub(super) struct ProbeFlags {
     /// Convert a configuration of `blackbox_exporter`, write it to standard output, and end
     #[arg(long, value_name = "FILE")]
     pub(super) convert_blackbox: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Mesh")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the fields are the names of the flags"
+)]
+pub(super) struct MeshFlags {
+    /// In node mode, connect to the probers of some other nodes, which the cluster mode at this URL
+    /// names, such as `http://kubevitals-prober:8080`
+    #[arg(long, value_name = "URL")]
+    pub(super) mesh_coordinator: Option<String>,
+
+    /// Number of other nodes to connect to
+    #[arg(long, value_name = "NODES", default_value_t = 3,
+          value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(super) mesh_peers: u8,
+
+    /// Time between two connections to each of them
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub(super) mesh_interval: GoDuration,
 }
 
 /// All are also read from variables of the environment and from the metadata server.

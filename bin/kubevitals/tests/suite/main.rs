@@ -21,6 +21,7 @@ mod nodes;
 mod outage;
 mod overload;
 mod plugin;
+mod prober;
 #[cfg(feature = "pprof")]
 mod profiles;
 mod proxy;

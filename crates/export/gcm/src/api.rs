@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{Request, StatusCode, Uri};
+use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::Full;
 use kubevitals_http_client::{AGENT, HttpClient, Options, Trust, Version, parse_retry_after};
 use kubevitals_model::Clock;
@@ -24,6 +24,7 @@ pub(crate) struct Api {
     tokens: TokenSource,
     /// The URL up to the name of a collection.
     base: String,
+    quota_project: Option<HeaderValue>,
     timeout: Duration,
 }
 
@@ -54,7 +55,9 @@ impl Api {
         let invalid = || GcmError::Endpoint(endpoint.clone());
         let is_anonymous = matches!(credentials, Credentials::Anonymous);
         let is_tls = settings.endpoint.scheme_str() == Some("https");
-        if !is_secure(&settings.endpoint) && !(is_anonymous && settings.endpoint.host().is_some()) {
+        // Without a token there is nothing to steal.
+        let is_plain = is_anonymous && settings.endpoint.host().is_some();
+        if !is_plain && !is_secure(&settings.endpoint) {
             return Err(invalid());
         }
         let project = &settings.place.project;
@@ -73,10 +76,13 @@ impl Api {
             proxy,
         };
         let http = Arc::new(HttpClient::new(&options)?);
+        let quota_project = credentials.quota_project();
+        let quota_project = quota_project.and_then(|project| HeaderValue::from_str(project).ok());
         Ok(Self {
             tokens: TokenSource::new(credentials, Arc::clone(&http), metadata, clock),
             http,
             base,
+            quota_project,
             timeout: settings.timeout,
         })
     }
@@ -114,6 +120,9 @@ impl Api {
         let mut request = Request::post(format!("{}{collection}", self.base))
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, AGENT);
+        if let Some(project) = &self.quota_project {
+            request = request.header("x-goog-user-project", project);
+        }
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token);
         }

@@ -32,6 +32,8 @@ pub enum Credentials {
 pub struct FileCredentials {
     pub(crate) kind: FileKind,
     project: Option<String>,
+    /// The project whose quota calls count against.
+    quota_project: Option<String>,
 }
 
 #[derive(Clone)]
@@ -83,20 +85,25 @@ impl Credentials {
 
     /// Parses the JSON of a file; the error says what is wrong without repeating it.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
-        let (kind, project) = file::parse(json)?;
-        Ok(Self::File(Box::new(FileCredentials { kind, project })))
+        Ok(Self::File(Box::new(file::parse(json)?)))
     }
 
     /// The project that the file names.
     pub fn project(&self) -> Option<&str> {
         match self {
-            Self::File(file) => file.project.as_deref(),
+            Self::File(file) => file.project.as_deref().or(self.quota_project()),
             Self::Metadata | Self::Anonymous => None,
         }
     }
-}
 
-impl Credentials {
+    /// The project whose quota calls count against, if it is not the one that is written to.
+    pub(crate) fn quota_project(&self) -> Option<&str> {
+        match self {
+            Self::File(file) => file.quota_project.as_deref(),
+            Self::Metadata | Self::Anonymous => None,
+        }
+    }
+
     /// Whether tokens are asked for over TLS.
     pub(crate) fn needs_tls(&self) -> bool {
         match self {

@@ -50,6 +50,7 @@ struct Tally {
     retry: Vec<usize>,
     after: Option<Duration>,
     message: String,
+    is_denied: bool,
 }
 
 /// Queue and retries for Cloud Monitoring: some hours of some thousand points each minute are kept,
@@ -96,8 +97,14 @@ impl GcmExporter {
         self.health.clone()
     }
 
-    /// Describes metrics before their first points. An error keeps the whole batch.
-    async fn describe(&mut self, batch: &[DataPoint], plan: &Plan) -> Result<(), CallError> {
+    /// Describes metrics before their first points, and returns those that may not be described.
+    /// An error keeps the whole batch.
+    async fn describe(
+        &mut self,
+        batch: &[DataPoint],
+        plan: &Plan,
+    ) -> Result<Vec<Arc<str>>, CallError> {
+        let mut denied = Vec::new();
         for (name, (at, keys)) in &plan.undescribed {
             let Some(point) = batch.get(*at) else {
                 continue;
@@ -116,18 +123,36 @@ impl GcmExporter {
                 _ => DescriptorResult::Failed,
             };
             self.metrics.descriptors(result).inc();
-            if matches!(answer.status, 429 | 500..) {
-                self.described.failed(name);
-                continue;
+            match answer.status {
+                429 | 500.. => {
+                    self.described.failed(name);
+                    continue;
+                }
+                403 | 404 => {
+                    denied.push(Arc::clone(name));
+                    continue;
+                }
+                _ => self.described.done(name),
             }
             if result == DescriptorResult::Failed {
                 // Points can be written without it: the backend then guesses.
                 let (status, problem) = (answer.status, message());
                 tracing::warn!(metric = %name, status, problem, "failed to describe a metric");
             }
-            self.described.done(name);
         }
-        Ok(())
+        Ok(denied)
+    }
+
+    /// If points may be written and metrics not described, these are left as the backend guesses
+    /// them. If neither, both may be allowed later.
+    fn give_up_descriptors(&mut self, denied: &[Arc<str>], tally: &Tally) {
+        if tally.is_denied {
+            return;
+        }
+        for metric in denied {
+            tracing::warn!(%metric, "not allowed to describe a metric");
+            self.described.done(metric);
+        }
     }
 
     /// Writes the points of one call.
@@ -149,7 +174,7 @@ impl GcmExporter {
         };
         if judged.is_denied {
             self.health.set(Some(judged.message.clone()));
-        } else if judged.verdicts.contains(&Verdict::Sent) {
+        } else if !judged.is_busy {
             self.health.set(None);
         }
         let result = if judged.message.is_empty() {
@@ -194,6 +219,7 @@ impl GcmExporter {
             }
             let (judged, after) = self.write(&call).await;
             is_busy = judged.is_busy;
+            tally.is_denied |= judged.is_denied;
             tally.after = tally.after.max(after);
             if !judged.message.is_empty() {
                 tally.message.clone_from(&judged.message);
@@ -271,16 +297,20 @@ impl Exporter<DataPoint> for GcmExporter {
             rejected: std::mem::take(&mut plan.refused),
             ..Tally::default()
         };
-        if let Err(error) = self.describe(batch, &plan).await {
-            let (judged, after) = self.without_answer(error, 0);
-            if judged.is_denied {
-                self.health.set(Some(judged.message.clone()));
+        match self.describe(batch, &plan).await {
+            Ok(denied) => {
+                self.write_all(plan, &mut tally).await;
+                self.give_up_descriptors(&denied, &tally);
             }
-            let planned = plan.calls.iter().flatten();
-            tally.retry.extend(planned.map(|point| point.at));
-            (tally.message, tally.after) = (judged.message, after);
-        } else {
-            self.write_all(plan, &mut tally).await;
+            Err(error) => {
+                let (judged, after) = self.without_answer(error, 0);
+                if judged.is_denied {
+                    self.health.set(Some(judged.message.clone()));
+                }
+                let planned = plan.calls.iter().flatten();
+                tally.retry.extend(planned.map(|point| point.at));
+                (tally.message, tally.after) = (judged.message, after);
+            }
         }
         self.settle(tally, batch.len())
     }

@@ -11,7 +11,8 @@ pub enum PointResult {
     Sent,
     /// Written by an earlier attempt whose answer did not arrive.
     Duplicate,
-    /// Not written, by the count of the backend, which did not say that it was this one.
+    /// As many as are unknown failed, and the backend did not say which; or it was sent more than
+    /// once, and one of the attempts may have written it.
     Unknown,
 }
 

@@ -50,15 +50,18 @@ pub(crate) struct Plan {
 #[derive(Debug, Default)]
 pub(crate) struct LastPoints {
     ends: HashMap<u64, Timestamp>,
+    /// When series that ended were last forgotten.
+    cleaned: Option<Timestamp>,
     hasher: DefaultHashBuilder,
 }
 
 impl LastPoints {
     pub(crate) fn record(&mut self, key: u64, end: Timestamp) {
-        if self.ends.len() >= MAX_KNOWN {
-            // A series that ended is soon older than all others.
-            let oldest = end.checked_sub(Duration::from_hours(1));
-            self.ends.retain(|_, known| Some(*known) >= oldest);
+        let hour_ago = end.checked_sub(Duration::from_hours(1));
+        // Not for each point: all of them may be recent.
+        if self.ends.len() >= MAX_KNOWN && self.cleaned <= hour_ago {
+            self.cleaned = Some(end);
+            self.ends.retain(|_, known| Some(*known) >= hour_ago);
         }
         let is_full = self.ends.len() >= MAX_KNOWN;
         match self.ends.entry(key) {

@@ -32,7 +32,7 @@ pub enum Verdict {
     /// An earlier attempt wrote it.
     Duplicate,
     Rejected(Code),
-    /// As many as are unknown failed, and which ones is not said.
+    /// Not said: as many as are unknown failed, or an attempt before this one wrote it.
     Unknown,
     /// It may be written later.
     Retry,
@@ -116,14 +116,19 @@ pub fn judge(
     }
     let failure = parse_failure(body);
     let errors = parse_series_errors(&failure.message, series);
-    let is_denied = matches!(status, 401 | 403 | 404);
-    // After 504 the points may be written: the next attempt finds out.
-    let is_busy =
-        is_denied || matches!(status, 429 | 503 | 504) || (status >= 500 && errors.is_empty());
+    let (is_busy, is_denied) = match status {
+        // The request or some series are at fault.
+        400 | 413 => (false, false),
+        // After 504 the points may be written: the next attempt finds out.
+        408 | 409 | 429 | 503 | 504 => (true, false),
+        500.. => (errors.is_empty(), false),
+        // Credentials, permission, project; or not Cloud Monitoring at all.
+        _ => (true, true),
+    };
     let verdicts = if is_busy {
         vec![Verdict::Retry; series]
     } else if errors.is_empty() {
-        unnamed(&failure, series, &was_attempted)
+        unnamed(status, &failure, series, &was_attempted)
     } else {
         named(status, &failure, &errors, series, &was_attempted)
     };
@@ -180,12 +185,17 @@ fn named(
 
 /// The verdicts if the message names no series.
 fn unnamed(
+    status: u16,
     failure: &Failure,
     series: usize,
     was_attempted: &impl Fn(usize) -> bool,
 ) -> Vec<Verdict> {
     let reason = reason_of(&failure.message);
-    let rejected = |at| of_reason(reason, 400, was_attempted(at));
+    let rejected = |at| match of_reason(reason, status, was_attempted(at)) {
+        // What is wrong is not said: an attempt before this one may have written it.
+        Verdict::Rejected(_) if was_attempted(at) => Verdict::Unknown,
+        verdict => verdict,
+    };
     let failed = match failure.summary {
         Some(summary) => summary.total.saturating_sub(summary.success).min(series),
         // These are about some series; others are about the request.

@@ -62,6 +62,8 @@ pub enum PlaceError {
         "the Google Cloud project is not known: name it, or set GOOGLE_CLOUD_PROJECT; {metadata}"
     )]
     Project { metadata: MetadataError },
+    #[error("the cluster is not known, because the metadata server is away")]
+    Metadata(#[source] MetadataError),
 }
 
 /// An error of [`GcmExporter::new`](crate::GcmExporter::new).
@@ -94,14 +96,16 @@ impl GcmSettings {
     /// exact; never below the sampling period of the backend.
     pub(crate) fn distance(&self) -> Duration {
         let sampling_period = Duration::from_secs(5);
-        (self.interval - self.interval / 10).max(sampling_period)
+        self.interval.mul_f64(0.9).max(sampling_period)
     }
 }
 
 impl Place {
     /// Finds out where this program runs: by settings, by the variables `GOOGLE_CLOUD_PROJECT`,
     /// `CLUSTER_LOCATION` and `CLUSTER_NAME` that `get` returns, by the credentials, and by the
-    /// metadata server, which is only asked for what nobody else knows.
+    /// metadata server, which is only asked for what nobody else knows. Where the credentials are
+    /// those of the machine, a server that is away is an error: try again, it may start later than
+    /// this program.
     pub async fn detect(
         source: &PlaceSource,
         get: impl Fn(&str) -> Option<String>,
@@ -122,20 +126,26 @@ impl Place {
                 .await
                 .map_err(|metadata| PlaceError::Project { metadata })?,
         };
+        // Where credentials come from the server, it is only late: a wrong place would last.
+        let is_google = matches!(credentials, Credentials::Metadata);
+        let optional = |found: Result<String, MetadataError>| match found {
+            Ok(value) => Ok(Some(value)),
+            Err(error @ MetadataError::Unavailable { .. }) if is_google => {
+                Err(PlaceError::Metadata(error))
+            }
+            Err(_) => Ok(None),
+        };
         let cluster = match given(&source.cluster, "CLUSTER_NAME") {
             Some(cluster) => Some(cluster),
-            None => metadata.cluster_name().await.ok(),
+            None => optional(metadata.cluster_name().await)?,
         };
         let location = match given(&source.location, "CLUSTER_LOCATION") {
-            Some(location) => location,
-            None => {
-                let found = metadata.cluster_location().await;
-                found.unwrap_or_else(|_| NOWHERE.to_owned())
-            }
+            Some(location) => Some(location),
+            None => optional(metadata.cluster_location().await)?,
         };
         Ok(Self {
             project,
-            location,
+            location: location.unwrap_or_else(|| NOWHERE.to_owned()),
             cluster,
             instance: instance.to_owned(),
         })

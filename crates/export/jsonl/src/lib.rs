@@ -7,8 +7,8 @@
 //!
 //! **The schema.** [`TransitionLines`] writes the records of kube-transition-metrics (`pod`,
 //! `container`, `image_pull`) in its closed schema, and our own `lifecycle` on request. [`SCHEMA`]
-//! describes them all; every line that the tests see is checked against it. [`POINT_SCHEMA`] does the
-//! same for data points.
+//! describes them all; every line that the tests see is checked against it. [`POINT_SCHEMA`] does
+//! the same for data points.
 //!
 //! **Whole or not at all.** [`JsonLines`] never waits for the reader: lines that do not fit its
 //! queue are dropped and counted, and a line that was begun is finished before any other.

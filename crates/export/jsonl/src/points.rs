@@ -1,9 +1,9 @@
 //! Data points as lines.
 
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
+use kubevitals_model::{Rfc3339, Timestamp};
 use kubevitals_sink::{
     Attributes, DataPoint, Exemplar, Kind, Measurement, Number, SinkCounts, SinkMetrics,
 };
@@ -65,9 +65,10 @@ struct ExemplarLine<'p> {
 }
 
 /// Returns a data point as a line of JSON, with its line break.
+#[expect(clippy::missing_panics_doc, reason = "it cannot happen")]
 pub fn point_line(point: &DataPoint) -> Vec<u8> {
     let time = point.timestamp.rfc3339_millis();
-    let start = point.start().map(|start| start.rfc3339_millis());
+    let start = point.start().map(Timestamp::rfc3339_millis);
     let line = Line {
         time: time.as_str(),
         name: &point.name,
@@ -78,7 +79,7 @@ pub fn point_line(point: &DataPoint) -> Vec<u8> {
             Kind::Distribution => "distribution",
         },
         attributes: Pairs(&point.attributes),
-        start: start.as_ref().map(|start| start.as_str()),
+        start: start.as_ref().map(Rfc3339::as_str),
         value: match &point.measurement {
             Measurement::Gauge(number) | Measurement::Counter { total: number, .. } => {
                 Value::Number {

@@ -50,14 +50,15 @@ pub enum ExportError {
 impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Retryable { message, .. } => f.write_str(message),
             Self::Partial {
-                message, rejected, ..
-            } if *rejected > 0 => write!(f, "{rejected} records rejected: {message}"),
-            Self::Partial { message, .. } => f.write_str(message),
-            Self::Rejected { message, records } => {
+                message,
+                rejected: records @ 1..,
+                ..
+            }
+            | Self::Rejected { message, records } => {
                 write!(f, "{records} records rejected: {message}")
             }
+            Self::Retryable { message, .. } | Self::Partial { message, .. } => f.write_str(message),
             Self::Closed { message, .. } => write!(f, "closed: {message}"),
         }
     }

@@ -11,6 +11,7 @@ use kubevitals_model::{DaemonSet, Deployment, Node, Pod, Timestamp};
 use kubevitals_watch::Reflector;
 
 use crate::fan_out::FanOut;
+use crate::mesh::MeshCoordinator;
 use crate::metrics::TickResult;
 use crate::provider::ClusterRecorder;
 
@@ -40,6 +41,8 @@ pub struct ClusterSettings {
     pub warm_up: Duration,
     /// A node is silent after this time without a ready prober.
     pub silence: Duration,
+    /// Gives peers to the probers of nodes; `None` without a mesh.
+    pub mesh: Option<MeshCoordinator>,
 }
 
 /// Cluster mode, with what it remembers.
@@ -118,6 +121,9 @@ impl ClusterMode {
         let nodes = &objects.nodes;
         let status = |node: &Arc<Node>| NodeStatus::of(node, now, settings.warm_up);
         let statuses: Vec<NodeStatus> = nodes.iter().map(status).collect();
+        if let (Some(mesh), Some(probers)) = (&settings.mesh, &objects.probers) {
+            mesh.update(&statuses, probers);
+        }
         // A standby observes too, so that it knows the past when it takes over.
         self.transitions.observe(nodes, &statuses);
         let silent = objects.probers.as_ref().and_then(|probers| {

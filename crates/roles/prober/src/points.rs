@@ -148,7 +148,11 @@ impl Recorder {
             timestamp: at,
             measurement,
         };
-        self.sink.push(point);
+        // A counter that starts now, or on a clock that is ahead, has nothing to say yet: backends
+        // reject empty intervals.
+        if point.start().is_none_or(|start| start < at) {
+            self.sink.push(point);
+        }
     }
 
     fn distribution(&self, start: Timestamp, histogram: &Histogram) -> Option<Measurement> {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use super::errors::{Refused, error, message, summary};
 use super::rules::{DUPLICATE, INTERNAL, Known, follow, read};
 use super::serve::{self, Answer, Service};
 
@@ -76,6 +77,8 @@ pub struct ReceivedCall {
     /// The status of the answer; 0 if there was none.
     pub status: u16,
     pub authorization: Option<String>,
+    /// The project whose quota it counts against.
+    pub quota_project: Option<String>,
 }
 
 /// What was received so far.
@@ -111,9 +114,6 @@ struct State {
     metrics: Mutex<BTreeMap<String, (String, String)>>,
     received: watch::Sender<ReceivedSeries>,
 }
-
-/// A series that is refused: its position, the code of gRPC, and the reason.
-type Refused = (usize, u32, String);
 
 impl CloudMonitoring {
     /// Listens on an address, for one project; port 0 takes a free one.
@@ -191,88 +191,75 @@ impl Drop for CloudMonitoring {
 
 impl Service for State {
     async fn answer(&self, head: Parts, body: Bytes) -> Option<Answer> {
-        let header = head.headers.get("authorization");
-        let authorization = header.and_then(|value| Some(value.to_str().ok()?.to_owned()));
-        let token = self.token.lock().clone();
-        let is_denied = token.is_some_and(|token| authorization != Some(format!("Bearer {token}")));
-        let base = format!("/v3/projects/{}/", self.project);
+        let header = |name: &str| {
+            let value = head.headers.get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
         let body: Json = serde_json::from_slice(&body).unwrap_or_default();
+        let series = body.get("timeSeries").and_then(Json::as_array);
+        let series = series.map_or(&[][..], Vec::as_slice);
+        let call = ReceivedCall {
+            series: series.len(),
+            status: 0,
+            authorization: header("authorization"),
+            quota_project: header("x-goog-user-project"),
+        };
+        let token = self.token.lock().clone();
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let base = format!("/v3/projects/{}/", self.project);
         match head.uri.path().strip_prefix(&base) {
-            _ if is_denied => {
+            _ if bearer.is_some() && bearer != call.authorization => {
+                self.called(call, 401);
                 let message = "Request had invalid authentication credentials.";
-                let series = body.get("timeSeries").and_then(Json::as_array);
-                self.called(series.map_or(0, Vec::len), 401, authorization);
                 Some(error(401, message, None))
             }
-            Some("timeSeries") => self.create_series(&body, authorization).await,
-            Some("metricDescriptors") => Some(self.create_descriptor(body)),
+            Some("timeSeries") => self.create_series(series, call).await,
+            Some("metricDescriptors") => Some(self.create_descriptor(&body)),
             _ => Some(error(404, "Requested entity was not found.", None)),
         }
     }
 }
 
 impl State {
-    async fn create_series(&self, body: &Json, authorization: Option<String>) -> Option<Answer> {
-        let series = body.get("timeSeries").and_then(Json::as_array);
-        let series = series.map_or(&[][..], Vec::as_slice);
-        let count = series.len();
+    async fn create_series(&self, series: &[Json], call: ReceivedCall) -> Option<Answer> {
         let fault = self.faults.lock().pop_front();
         let fault = fault.or_else(|| self.otherwise.lock().clone());
-        match fault {
+        let (status, answer) = match fault {
+            None => self.write(series, &[], true),
+            Some(MonitoringFault::Internal(positions)) => self.write(series, &positions, true),
+            Some(MonitoringFault::Unnamed(positions)) => self.write(series, &positions, false),
             Some(MonitoringFault::Status(status, headers)) => {
-                self.called(count, status, authorization);
                 let mut answer = error(status, "as the test says", None);
                 for (name, value) in headers {
                     if let Ok(value) = HeaderValue::from_str(&value) {
                         answer.headers_mut().insert(name, value);
                     }
                 }
-                Some(answer)
+                (status, answer)
             }
             Some(MonitoringFault::WrittenThen(status)) => {
                 self.write(series, &[], false);
-                self.called(count, status, authorization);
-                Some(error(status, "Deadline expired.", None))
-            }
-            Some(MonitoringFault::Hang) => {
-                self.called(count, 0, authorization);
-                std::future::pending().await
-            }
-            Some(MonitoringFault::WrittenThenHang) => {
-                self.write(series, &[], false);
-                self.called(count, 0, authorization);
-                std::future::pending().await
+                (status, error(status, "Deadline expired.", None))
             }
             Some(MonitoringFault::Close) => {
-                self.called(count, 0, authorization);
-                None
+                self.called(call, 0);
+                return None;
             }
-            Some(MonitoringFault::Internal(positions)) => {
-                let (status, answer) = self.write(series, &positions, true);
-                self.called(count, status, authorization);
-                Some(answer)
+            Some(fault @ (MonitoringFault::Hang | MonitoringFault::WrittenThenHang)) => {
+                if fault == MonitoringFault::WrittenThenHang {
+                    self.write(series, &[], false);
+                }
+                self.called(call, 0);
+                return std::future::pending().await;
             }
-            Some(MonitoringFault::Unnamed(positions)) => {
-                let (status, answer) = self.write(series, &positions, false);
-                self.called(count, status, authorization);
-                Some(answer)
-            }
-            None => {
-                let (status, answer) = self.write(series, &[], true);
-                self.called(count, status, authorization);
-                Some(answer)
-            }
-        }
+        };
+        self.called(call, status);
+        Some(answer)
     }
 
-    fn called(&self, series: usize, status: u16, authorization: Option<String>) {
-        self.received.send_modify(|received| {
-            received.calls.push(ReceivedCall {
-                series,
-                status,
-                authorization,
-            });
-        });
+    fn called(&self, call: ReceivedCall, status: u16) {
+        self.received
+            .send_modify(|received| received.calls.push(ReceivedCall { status, ..call }));
     }
 
     /// Writes the good series, except those at `failing`, which fail inside.
@@ -303,32 +290,14 @@ impl State {
         if refused.is_empty() {
             return (200, serve::json(200, &json!({})));
         }
-        let status = match refused.iter().all(|(_, code, _)| *code == 13) && is_named {
-            true => 500,
-            false => 400,
-        };
+        let is_internal = refused.iter().all(|(_, code, _)| *code == 13);
+        let status = if is_internal && is_named { 500 } else { 400 };
         let message = if is_named {
             message(*self.style.lock(), &refused)
         } else {
             "One or more TimeSeries could not be written.".to_owned()
         };
-        let mut codes = BTreeMap::new();
-        for (_, code, _) in &refused {
-            *codes.entry(*code).or_insert(0) += 1;
-        }
-        let errors: Vec<Json> = codes
-            .iter()
-            .map(|(code, points)| json!({"status": {"code": code}, "pointCount": points}))
-            .collect();
-        let mut summary = json!({
-            "@type": "type.googleapis.com/google.monitoring.v3.CreateTimeSeriesSummary",
-            "totalPointCount": series.len(),
-            "errors": errors,
-        });
-        // Zero is left out, as in protobuf.
-        if let Some(fields) = summary.as_object_mut().filter(|_| success > 0) {
-            fields.insert("successPointCount".to_owned(), json!(success));
-        }
+        let summary = summary(series.len(), success, &refused);
         (status, error(status, &message, Some(summary)))
     }
 
@@ -361,7 +330,7 @@ impl State {
         Ok(point)
     }
 
-    fn create_descriptor(&self, descriptor: Json) -> Answer {
+    fn create_descriptor(&self, descriptor: &Json) -> Answer {
         if let Some(status) = self.descriptor_statuses.lock().pop_front() {
             return error(status, "as the test says", None);
         }
@@ -378,75 +347,9 @@ impl State {
         drop(metrics);
         self.received
             .send_modify(|received| received.descriptors.push(descriptor.clone()));
-        serve::json(200, &descriptor)
+        serve::json(200, descriptor)
     }
 }
 
-/// The message for series that are refused, with those of one reason together.
-fn message(style: MessageStyle, refused: &[Refused]) -> String {
-    let mut by_reason: Vec<(&str, Vec<usize>)> = Vec::new();
-    for (at, _, reason) in refused {
-        match by_reason.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, positions)) => positions.push(*at),
-            None => by_reason.push((reason, vec![*at])),
-        }
-    }
-    let part = |(reason, positions): &(&str, Vec<usize>)| match style {
-        MessageStyle::Ranges => format!("{reason}: timeSeries[{}]", ranges(positions)),
-        MessageStyle::Resource => {
-            let each = positions.iter();
-            let each =
-                each.map(|at| format!("{reason}: k8s_node{{}} timeSeries[{at}]: a/b{{c:d}}"));
-            each.collect::<Vec<_>>().join("; ")
-        }
-        MessageStyle::Example => format!(
-            "timeSeries[{}] (example metric.type=\"a/b\", metric.labels={{}}): write for \
-             resource=k8s_node{{}} failed with: {reason}",
-            ranges(positions)
-        ),
-    };
-    let parts: Vec<String> = by_reason.iter().map(part).collect();
-    let parts = parts.join("; ");
-    format!("One or more TimeSeries could not be written: {parts}")
-}
-
-/// Positions as `1-3,5`.
-fn ranges(positions: &[usize]) -> String {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for at in positions {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *at => *last = *at,
-            _ => ranges.push((*at, *at)),
-        }
-    }
-    let text = |(first, last): &(usize, usize)| {
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        }
-    };
-    ranges.iter().map(text).collect::<Vec<_>>().join(",")
-}
-
-fn error(status: u16, message: &str, detail: Option<Json>) -> Answer {
-    let name = match status {
-        400 => "INVALID_ARGUMENT",
-        401 => "UNAUTHENTICATED",
-        403 => "PERMISSION_DENIED",
-        404 => "NOT_FOUND",
-        409 => "ALREADY_EXISTS",
-        429 => "RESOURCE_EXHAUSTED",
-        503 => "UNAVAILABLE",
-        504 => "DEADLINE_EXCEEDED",
-        _ => "INTERNAL",
-    };
-    let details: Vec<Json> = detail.into_iter().collect();
-    let mut body = json!({"error": {"code": status, "message": message, "status": name}});
-    if let Some(fields) = body.get_mut("error").and_then(Json::as_object_mut) {
-        if !details.is_empty() {
-            fields.insert("details".to_owned(), json!(details));
-        }
-    }
-    serve::json(status, &body)
-}
+#[cfg(test)]
+mod tests;

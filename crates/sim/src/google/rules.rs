@@ -76,13 +76,9 @@ const RESOURCES: &[(&str, &[&str])] = &[
 
 /// Reads a series with one point; an error is the reason why it is refused.
 pub(super) fn read(series: &Json, project: &str, now: Timestamp) -> Result<WrittenPoint, String> {
-    let point = match series
-        .get("points")
-        .and_then(Json::as_array)
-        .map(Vec::as_slice)
-    {
-        Some([point]) => point,
-        _ => return Err("One point must be written per TimeSeries.".to_owned()),
+    let points = series.get("points").and_then(Json::as_array);
+    let Some([point]) = points.map(Vec::as_slice) else {
+        return Err("One point must be written per TimeSeries.".to_owned());
     };
     let text = |value: &Json, path: &str| {
         let found = value.pointer(path).and_then(Json::as_str);
@@ -274,3 +270,6 @@ fn check_distribution(value: &Json) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

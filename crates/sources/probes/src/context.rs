@@ -148,8 +148,8 @@ impl Resolve for SystemResolver {
 }
 
 impl ResolveError {
-    /// Classifies the text of an error of `getaddrinfo`: the number is not passed on by the standard
-    /// library. The texts are those of glibc and of musl.
+    /// Classifies the text of an error of `getaddrinfo`: the number is not passed on by the
+    /// standard library. The texts are those of glibc and of musl.
     fn of_system(text: &str) -> Self {
         const NOT_FOUND: [&str; 2] = ["Name or service not known", "Name does not resolve"];
         const NO_ADDRESS: [&str; 2] = [

@@ -1,6 +1,6 @@
 //! Modules: what a probe sends and what it expects, compiled from the configuration.
 //!
-//! The fields and defaults are those of blackbox_exporter, so that its users find them.
+//! The fields and defaults are those of `blackbox_exporter`, so that its users find them.
 
 use std::fmt;
 use std::time::Duration;

@@ -38,7 +38,7 @@ pub struct PhaseTime {
     pub duration: Duration,
 }
 
-/// A step of a probe. The names are those of blackbox_exporter where it has one.
+/// A step of a probe. The names are those of `blackbox_exporter` where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// The lookup of the target's name.
@@ -88,8 +88,8 @@ pub enum Reason {
     Internal,
 }
 
-/// Facts that a probe learned of its target, each at most once. Text is bounded, whatever the target
-/// sent.
+/// Facts that a probe learned of its target, each at most once. Text is bounded, whatever the
+/// target sent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facts {
     pub ip_version: Option<u8>,

@@ -8,6 +8,7 @@ pub(crate) mod http;
 mod hyper_client;
 pub(crate) mod tcp;
 pub(crate) mod tls;
+mod tls_stream;
 pub(crate) mod udp;
 
 use std::future::Future;
@@ -63,8 +64,8 @@ impl Prober {
         }
     }
 
-    /// Probes a target once, until the deadline of the context. Dropping the future ends the run and
-    /// all that it started.
+    /// Probes a target once, until the deadline of the context. Dropping the future ends the run
+    /// and all that it started.
     pub async fn run(&self, target: &Target, context: &ProbeContext) -> Outcome {
         let mut run = Run::new(context);
         let verdict = {

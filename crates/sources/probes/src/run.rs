@@ -92,8 +92,12 @@ impl<'a> Run<'a> {
         self.is_verifying = is_verifying;
     }
 
-    /// Remembers the address that is connected to.
+    /// Remembers the address that is connected to. After a redirect, what is known of TLS is of
+    /// another connection.
     pub(crate) fn connects_to(&mut self, address: IpAddr) {
+        self.peer = None;
+        self.facts.tls_version = None;
+        self.facts.tls_cipher = None;
         self.facts.address = Some(address);
         self.facts.ip_version = Some(if address.is_ipv4() { 4 } else { 6 });
     }

@@ -43,7 +43,7 @@ pub enum Secret {
 /// A setting that cannot be used.
 #[derive(Debug, Error)]
 pub enum SettingsError {
-    /// A setting of blackbox_exporter that this prober does not have.
+    /// A setting of `blackbox_exporter` that this prober does not have.
     #[error("{setting} is not supported: {reason}")]
     Unsupported {
         setting: &'static str,
@@ -112,8 +112,8 @@ pub(crate) async fn read_file(path: PathBuf, limit: u64) -> io::Result<Vec<u8>> 
     reading.await.map_err(io::Error::other)?
 }
 
-/// Compiles a regular expression. As in blackbox_exporter it is not anchored, and time is linear in
-/// the input. `\Q…\E` is not supported.
+/// Compiles a regular expression. As in `blackbox_exporter` it is not anchored, and time is linear
+/// in the input. `\Q…\E` is not supported.
 pub fn compile_regexp(pattern: &str) -> Result<Regex, SettingsError> {
     RegexBuilder::new(pattern)
         .size_limit(MAX_REGEXP_BYTES)

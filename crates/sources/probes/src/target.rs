@@ -49,8 +49,8 @@ pub enum TargetError {
 const MAX_TARGET_BYTES: usize = 2048;
 
 impl Target {
-    /// Parses a target for a prober: a URL for `http`, host and port for the others, of which `dns`,
-    /// `grpc` and `tls` have a default port. `exec` takes any text.
+    /// Parses a target for a prober: a URL for `http`, host and port for the others, of which
+    /// `dns`, `grpc` and `tls` have a default port. `exec` takes any text.
     pub fn parse(text: &str, prober: &Prober) -> Result<Self, TargetError> {
         if text.is_empty() {
             return Err(TargetError::Empty);
@@ -105,10 +105,15 @@ impl Target {
     }
 }
 
-/// Parses a URL. As in blackbox_exporter the default scheme is `http`.
+/// Parses a URL. As in `blackbox_exporter` the default scheme is `http`.
 fn parse_url(text: &str) -> Result<Uri, TargetError> {
     let invalid = || TargetError::Url(text.chars().take(200).collect());
-    let uri: Uri = if text.contains("://") {
+    let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
+        scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    });
+    let uri: Uri = if has_scheme {
         text.parse().map_err(|_| invalid())?
     } else {
         format!("http://{text}").parse().map_err(|_| invalid())?
@@ -155,4 +160,62 @@ fn parse_address(text: &str, default_port: Option<u16>) -> Result<Place, TargetE
         host: host.into(),
         port,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn probers() -> [Prober; 5] {
+        [
+            Prober::Http(Box::default()),
+            Prober::Tcp(Box::default()),
+            Prober::Dns(Box::default()),
+            Prober::Grpc(Box::default()),
+            Prober::Exec(Box::default()),
+        ]
+    }
+
+    #[test]
+    fn ports_have_defaults_where_the_protocol_has_one() {
+        let port = |text: &str, prober: &Prober| match Target::parse(text, prober).ok()?.place {
+            Place::Address { host, port } => Some((host.to_string(), port)),
+            _ => None,
+        };
+        let [_, tcp, dns, grpc, _] = probers();
+        let tls = Prober::Tls(Box::default());
+        let host = |port| Some(("h".to_owned(), port));
+        assert_eq!(port("h", &tcp), None);
+        assert_eq!(port("h", &dns), host(53));
+        assert_eq!(port("h", &grpc), host(80));
+        assert_eq!(port("h", &tls), host(443));
+        assert_eq!(port("h:1", &dns), host(1));
+        assert_eq!(port("::1", &dns), Some(("::1".to_owned(), 53)));
+        assert_eq!(port("[::1]:5353", &dns), Some(("::1".to_owned(), 5353)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "[ -~\\u{e9}]{0,40}") {
+            for prober in probers() {
+                if let Ok(target) = Target::parse(&text, &prober) {
+                    prop_assert_eq!(target.as_str(), text.as_str());
+                }
+            }
+        }
+
+        #[test]
+        fn hosts_and_ports_are_read_back(host in "[a-z][a-z0-9.-]{0,20}", port in any::<u16>()) {
+            let [_, tcp, ..] = probers();
+            let target = Target::parse(&format!("{host}:{port}"), &tcp).unwrap();
+            prop_assert_eq!(target.place, Place::Address { host: host.as_str().into(), port });
+        }
+    }
 }

@@ -9,6 +9,7 @@
 
 mod files;
 mod names;
+mod observe;
 mod pins;
 mod refresh;
 mod rotation;

@@ -15,7 +15,7 @@ use rustls_pki_types::PrivateKeyDer;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::FileKind;
+use super::{FileCredentials, FileKind};
 use crate::settings::is_secure;
 
 /// What the tokens are for.
@@ -100,14 +100,15 @@ struct FormatWire {
     subject_token_field_name: Option<String>,
 }
 
-/// Parses a file, and returns its project too.
-pub(super) fn parse(json: &[u8]) -> Result<(FileKind, Option<String>), String> {
+/// Parses a file.
+pub(super) fn parse(json: &[u8]) -> Result<FileCredentials, String> {
     // The error of the library may quote a part of the text.
     let wire: Wire = serde_json::from_slice(json).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         format!("it is no JSON of credentials at line {line}, column {column}")
     })?;
-    let project = wire.project_id.clone().or(wire.quota_project_id.clone());
+    let project = wire.project_id.clone();
+    let quota_project = wire.quota_project_id.clone();
     let kind = match wire.r#type.as_str() {
         "service_account" => FileKind::ServiceAccount(wire.service_account()?),
         "authorized_user" => FileKind::AuthorizedUser(wire.authorized_user()?),
@@ -121,7 +122,11 @@ pub(super) fn parse(json: &[u8]) -> Result<(FileKind, Option<String>), String> {
             ));
         }
     };
-    Ok((kind, project))
+    Ok(FileCredentials {
+        kind,
+        project,
+        quota_project,
+    })
 }
 
 impl Wire {

@@ -102,6 +102,9 @@ fn points_that_are_sent_again_and_found_are_duplicates() {
     let text = format!("{ORDER}: timeSeries[0-1]; {RATE}: timeSeries[2-3]");
     let judged = judge(400, &body(&text, Some((5, 1))), 5, |at| at % 2 == 1);
     assert_eq!(letters(&judged.verdicts), "odfds");
+    // Not found, and not said to be absent either.
+    let judged = judge(413, b"too large", 2, |at| at == 1);
+    assert_eq!(letters(&judged.verdicts), "xu");
 }
 
 #[test]
@@ -109,11 +112,14 @@ fn failures_of_the_backend_are_retried_for_the_series_they_name() {
     let text = format!("{INTERNAL}: timeSeries[1]");
     assert_eq!(verdicts(500, &text, Some((3, 2)), 3), "srs");
     assert_eq!(verdicts(500, "what: timeSeries[0]", None, 2), "rs");
-    for status in [401, 403, 404, 429, 500, 502, 503, 504] {
+    for status in [302, 401, 403, 404, 407, 408, 409, 429, 500, 502, 503, 504] {
         let judged = judge(status, b"<html>", 2, |_| true);
         assert_eq!(letters(&judged.verdicts), "rr", "{status}");
         assert!(judged.is_busy);
-        assert_eq!(judged.is_denied, matches!(status, 401 | 403 | 404));
+        assert_eq!(
+            judged.is_denied,
+            matches!(status, 302 | 401 | 403 | 404 | 407)
+        );
     }
     let fine = judge(200, b"{}", 2, |_| true);
     assert_eq!(

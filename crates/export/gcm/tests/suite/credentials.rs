@@ -12,7 +12,7 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use kubevitals_gcm::{Credentials, GcmError, GcmExporter, GcmMetrics, GcmSettings, MetadataServer};
-use kubevitals_sim::google::{CloudMonitoring, GoogleIdentity};
+use kubevitals_sim::google::{CloudMonitoring, GoogleIdentity, ReceivedCall};
 use kubevitals_tls::{Alpn, SelfSigned, SelfSignedOptions, ServerOptions, ServerTls};
 use serde_json::{Value, json};
 use tokio_rustls::TlsAcceptor;
@@ -29,14 +29,17 @@ fn form(body: &str) -> BTreeMap<String, String> {
 
 /// Writes one point with these credentials, and returns the token that was used.
 async fn token_of(credentials: Credentials) -> String {
+    call_of(credentials).await.authorization.unwrap()
+}
+
+async fn call_of(credentials: Credentials) -> ReceivedCall {
     let clock = clock();
     let backend = backend(&clock).await;
     let settings = settings(backend.address);
     let pipeline = Pipeline::start_as(settings, &clock, credentials, no_metadata(), quick());
     let pushed = pipeline.push([gauge(0, 0)]);
     assert_eq!(pipeline.flush(pushed).await, Results::sent(1));
-    let call = &backend.received().calls[0];
-    call.authorization.clone().unwrap()
+    backend.received().calls[0].clone()
 }
 
 fn parse(json: &Value) -> Credentials {
@@ -92,7 +95,9 @@ async fn a_user_refreshes_a_token() {
     let printed = format!("{credentials:?}");
     assert_eq!(printed, "AuthorizedUser");
     assert_eq!(credentials.project(), Some("q"));
-    assert_eq!(token_of(credentials).await, "Bearer token-1");
+    let call = call_of(credentials).await;
+    assert_eq!(call.authorization.as_deref(), Some("Bearer token-1"));
+    assert_eq!(call.quota_project.as_deref(), Some("q"));
     let sent = form(&identity.requests()[0].body);
     let expected = [
         ("client_id", "c"),
@@ -158,9 +163,10 @@ async fn a_token_is_kept_and_renewed_before_it_expires() {
     let settings = settings(backend.address);
     let pipeline = Pipeline::start_as(settings, &clock, Credentials::Metadata, metadata, quick());
     let mut pushed = 0;
-    for (second, tokens) in [(0, 1), (2_700, 1), (2_780, 2)] {
-        clock.advance(Duration::from_secs(second) - (clock.now().since(at(0))).unwrap());
-        let second = i64::try_from(second).unwrap();
+    let mut second = 0;
+    for (step, tokens) in [(0, 1), (2_700, 1), (80, 2)] {
+        clock.advance(Duration::from_secs(step));
+        second += i64::try_from(step).unwrap();
         pushed += pipeline.push([gauge(0, second)]);
         let done = usize::try_from(pushed).unwrap();
         backend

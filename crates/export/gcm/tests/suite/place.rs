@@ -25,6 +25,16 @@ async fn detect(
     Place::detect(source, get, &Credentials::Metadata, metadata, "i").await
 }
 
+/// Detects the place of a machine that is not of Google.
+async fn detect_elsewhere(variables: &[(&str, &str)]) -> Result<Place, PlaceError> {
+    let get = |name: &str| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    let source = PlaceSource::default();
+    Place::detect(&source, get, &Credentials::Anonymous, &no_metadata(), "i").await
+}
+
 fn parts(place: &Place) -> (&str, &str, Option<&str>) {
     (&place.project, &place.location, place.cluster.as_deref())
 }
@@ -72,17 +82,19 @@ async fn settings_come_before_variables_and_these_before_the_metadata_server() {
 
 #[tokio::test]
 async fn without_a_metadata_server_the_project_must_be_named() {
-    let metadata = no_metadata();
-    let error = detect(&PlaceSource::default(), &[], &metadata)
-        .await
-        .unwrap_err();
+    let error = detect_elsewhere(&[]).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("GOOGLE_CLOUD_PROJECT"), "{text}");
+    let place = detect_elsewhere(&[("GOOGLE_CLOUD_PROJECT", "p")]).await;
+    assert_eq!(parts(&place.unwrap()), ("p", "global", None));
+}
+
+/// Series of the wrong resource would last as long as the process.
+#[tokio::test]
+async fn a_metadata_server_that_is_late_is_an_error() {
     let named = [("GOOGLE_CLOUD_PROJECT", "p")];
-    let place = detect(&PlaceSource::default(), &named, &metadata)
-        .await
-        .unwrap();
-    assert_eq!(parts(&place), ("p", "global", None));
+    let late = detect(&PlaceSource::default(), &named, &no_metadata()).await;
+    assert!(matches!(late, Err(PlaceError::Metadata(_))), "{late:?}");
 }
 
 /// A proxy or a portal that answers everything is not Google.

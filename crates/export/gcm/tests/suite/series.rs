@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubevitals_gcm::{Code, Description, GcmSettings};
-use kubevitals_sim::google::WrittenPoint;
+use kubevitals_sim::google::{MonitoringFault, WrittenPoint};
 use kubevitals_sink::{DataPoint, Distribution, Exemplar, Measurement, Number};
 use serde_json::json;
 
@@ -19,19 +19,8 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-#[tokio::test]
-async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
-    let clock = clock();
-    let backend = backend(&clock).await;
-    let settings = GcmSettings {
-        descriptions: vec![Description {
-            name: "node/probe_latency".into(),
-            text: "Latency of probes".to_owned(),
-            labels: vec![("probe".to_owned(), "The name of the probe".to_owned())],
-        }],
-        ..settings(backend.address)
-    };
-    let pipeline = Pipeline::start(settings, &clock);
+/// A gauge of each type, a counter and a distribution.
+fn one_of_each_kind() -> [DataPoint; 4] {
     let mut value = Distribution::new([0.1, 1.0].into(), vec![2, 1, 1], 3.5).unwrap();
     value.exemplars.push(Exemplar {
         value: 2.5,
@@ -39,7 +28,7 @@ async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
         attributes: attributes(&[("target", "dns")]),
     });
     let node = [("k8s.node.name", "n1"), ("probe", "dns")];
-    let points = [
+    [
         DataPoint {
             timestamp: at(-1),
             ..gauge(1, 0)
@@ -62,12 +51,15 @@ async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
             },
             ..gauge(1, 0)
         },
-    ];
-    let pushed = pipeline.push(points);
-    assert_eq!(pipeline.flush(pushed).await, Results::sent(4));
+    ]
+}
 
-    let received = backend.received();
-    assert_eq!(received.calls.len(), 1);
+fn metric(name: &str) -> String {
+    format!("workload.googleapis.com/kube-prober/{name}")
+}
+
+/// What the backend has of [`one_of_each_kind`].
+fn written_of_each_kind() -> [WrittenPoint; 4] {
     let cluster = labels(&[
         ("cluster_name", "sim-cluster"),
         ("location", "europe-west1"),
@@ -75,9 +67,8 @@ async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
     ]);
     let mut of_node = cluster.clone();
     of_node.insert("node_name".to_owned(), "n1".to_owned());
-    let name = |name: &str| format!("workload.googleapis.com/kube-prober/{name}");
     let condition = WrittenPoint {
-        metric_type: name("cluster/node_condition"),
+        metric_type: metric("cluster/node_condition"),
         metric_labels: labels(&[("nodepool", "pool-1")]),
         resource_type: "k8s_cluster".to_owned(),
         resource_labels: cluster,
@@ -89,7 +80,7 @@ async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
         value: json!({"int64Value": "0"}),
     };
     let load = WrittenPoint {
-        metric_type: name("node/load"),
+        metric_type: metric("node/load"),
         metric_labels: labels(&[("probe", "dns")]),
         resource_type: "k8s_node".to_owned(),
         resource_labels: of_node,
@@ -100,7 +91,7 @@ async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
         ..condition.clone()
     };
     let restarts = WrittenPoint {
-        metric_type: name("addon/restart"),
+        metric_type: metric("addon/restart"),
         metric_labels: labels(&[("nodepool", "pool-2")]),
         kind: "CUMULATIVE".to_owned(),
         unit: "1".to_owned(),
@@ -110,7 +101,7 @@ async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
         ..condition.clone()
     };
     let latency = WrittenPoint {
-        metric_type: name("node/probe_latency"),
+        metric_type: metric("node/probe_latency"),
         kind: "CUMULATIVE".to_owned(),
         value_type: "DISTRIBUTION".to_owned(),
         unit: "s".to_owned(),
@@ -124,11 +115,31 @@ async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
                     "label": {"target": "dns"}}]}]}}),
         ..load.clone()
     };
-    assert_eq!(received.points, [condition, load, restarts, latency]);
+    [condition, load, restarts, latency]
+}
 
-    let plain = |metric: &str, kind: &str, value: &str, unit: &str, key: &str| {
-        json!({"type": name(metric), "metricKind": kind, "valueType": value, "unit": unit,
-            "displayName": metric, "labels": [{"key": key, "valueType": "STRING"}]})
+#[tokio::test]
+async fn every_series_label_unit_and_interval_arrives_as_it_was_recorded() {
+    let clock = clock();
+    let backend = backend(&clock).await;
+    let settings = GcmSettings {
+        descriptions: vec![Description {
+            name: "node/probe_latency".into(),
+            text: "Latency of probes".to_owned(),
+            labels: vec![("probe".to_owned(), "The name of the probe".to_owned())],
+        }],
+        ..settings(backend.address)
+    };
+    let pipeline = Pipeline::start(settings, &clock);
+    let pushed = pipeline.push(one_of_each_kind());
+    assert_eq!(pipeline.flush(pushed).await, Results::sent(4));
+    let received = backend.received();
+    assert_eq!(received.calls.len(), 1);
+    assert_eq!(received.points, written_of_each_kind());
+
+    let plain = |name: &str, kind: &str, value: &str, unit: &str, key: &str| {
+        json!({"type": metric(name), "metricKind": kind, "valueType": value, "unit": unit,
+            "displayName": name, "labels": [{"key": key, "valueType": "STRING"}]})
     };
     let mut described = plain(
         "node/probe_latency",
@@ -177,6 +188,20 @@ async fn a_metric_is_described_once_and_points_do_not_depend_on_it() {
     assert_eq!(pipeline.flush(pushed).await, Results::sent(9));
     // The second attempt finds what the first point made.
     assert_eq!(backend.received().descriptors, [json!(null); 0]);
+}
+
+/// Both are denied while the interface is disabled.
+#[tokio::test]
+async fn a_metric_is_described_as_soon_as_points_are_allowed() {
+    let clock = clock();
+    let backend = backend(&clock).await;
+    backend.fail_descriptors([403, 404]);
+    let denied = || MonitoringFault::Status(403, Vec::new());
+    backend.fail([denied(), denied()]);
+    let pipeline = Pipeline::start(settings(backend.address), &clock);
+    let pushed = pipeline.push([gauge(0, 0)]);
+    assert_eq!(pipeline.flush(pushed).await, Results::sent(1));
+    assert_eq!(backend.received().descriptors.len(), 1);
 }
 
 #[tokio::test]

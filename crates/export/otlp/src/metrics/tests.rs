@@ -176,7 +176,7 @@ proptest! {
             prop_assert_eq!(got.time_unix_nano, nanoseconds(at(0)));
             prop_assert_eq!(got.start_unix_nano, point.start().map_or(0, nanoseconds));
             match &got.value {
-                ReceivedValue::Gauge(number) if position % 4 == 0 => prop_assert_eq!(number, &json!(integer)),
+                ReceivedValue::Gauge(number) if position.is_multiple_of(4) => prop_assert_eq!(number, &json!(integer)),
                 ReceivedValue::Gauge(number) => prop_assert_eq!(number, &json!(float)),
                 ReceivedValue::Sum(number) => prop_assert_eq!(number, &json!(integer)),
                 ReceivedValue::Histogram { count, sum: total, bucket_counts, bounds, exemplars } => {

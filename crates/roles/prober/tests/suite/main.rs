@@ -3,6 +3,12 @@
 //! Nothing here sleeps: ticks come in a short interval, and tests wait for what they record, with a
 //! deadline that only a hang reaches.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod cluster;
 mod node;
 #[path = "../../examples/own_provider.rs"]

@@ -53,6 +53,7 @@ fn addon() -> Addon {
 }
 
 /// Records one of everything and returns it as lines.
+#[expect(clippy::too_many_lines, reason = "one of everything is much")]
 async fn record(naming: Naming) -> Vec<String> {
     let (sink, worker) = Sink::new(SinkConfig::new("test"), SinkMetrics::unregistered());
     let (kept, mut points) = mpsc::channel(100);

@@ -125,6 +125,7 @@ impl Cluster {
                 rules: AddonRules::default(),
                 warm_up: Duration::from_mins(5),
                 silence: Duration::ZERO,
+                mesh: None,
             },
             watches: ClusterWatches {
                 nodes: watches.reflector(spec::<Node>("nodes")),

@@ -8,13 +8,13 @@ use kubevitals_tls::Alpn;
 use rustls_pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use crate::context::{MAX_ADDRESSES, ResolveError};
 use crate::run::{Run, system_time};
 use crate::{Failure, IpProtocol, NetworkSettings, Phase, ProbeTls, Reason};
 
 use super::dns::lookup;
+use super::tls_stream::ProbeTlsStream;
 
 /// Resolves a host to one address: the first of the preferred protocol. There is no race of several
 /// addresses, so that a run says something about one.
@@ -50,7 +50,12 @@ async fn find(run: &Run<'_>, host: &str, network: &NetworkSettings) -> Result<Ip
         };
         run.fail(reason, format!("cannot resolve {host}: {error}"))
     })?;
-    let found = || found.iter().take(MAX_ADDRESSES).copied();
+    // A connection from an address of one protocol is to one of the same.
+    let source = network.source_ip_address;
+    let is_usable = |address: &IpAddr| source.is_none_or(|own| own.is_ipv4() == address.is_ipv4());
+    let found = found.into_iter().take(MAX_ADDRESSES).filter(is_usable);
+    let found: Vec<IpAddr> = found.collect();
+    let found = || found.iter().copied();
     let preferred = found().find(|address| address.is_ipv4() == prefers_v4);
     let other = found().next().filter(|_| network.ip_protocol_fallback);
     preferred.or(other).ok_or_else(|| {
@@ -110,7 +115,7 @@ pub(crate) async fn handshake<S>(
     name: &str,
     tls: &ProbeTls,
     alpn: &[Alpn],
-) -> Result<TlsStream<S>, Failure>
+) -> Result<ProbeTlsStream<S>, Failure>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -136,7 +141,7 @@ where
         .negotiated_cipher_suite()
         .and_then(|suite| suite.suite().as_str())
         .map(registered_name);
-    Ok(stream)
+    Ok(ProbeTlsStream::new(stream))
 }
 
 fn version_name(version: rustls::ProtocolVersion) -> Option<&'static str> {

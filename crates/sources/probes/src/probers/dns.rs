@@ -43,14 +43,14 @@ pub struct DnsSettings {
 }
 
 /// What the records of a section must be like. A record is matched in the form of zone files, with
-/// tabs: `example.com.	300	IN	A	192.0.2.1`.
+/// a tab between its name, time to live, class, type and data.
 #[derive(Debug, Clone, Default)]
 pub struct RecordRules {
     /// Fails when a record matches one of these.
     pub fail_if_matches_regexp: Vec<Regex>,
     /// Fails when there are records, and each matches all of these.
     pub fail_if_all_match_regexp: Vec<Regex>,
-    /// Fails when a record does not match all of these. This is what blackbox_exporter does for
+    /// Fails when a record does not match all of these. This is what `blackbox_exporter` does for
     /// `fail_if_all_match_regexp`, the reverse of its name.
     pub fail_if_not_all_match_regexp: Vec<Regex>,
     /// Fails when a record does not match all of these, or there is no record.

@@ -1,5 +1,10 @@
 //! `exec`: a command. Off unless [`Allow::exec`](crate::Allow) says otherwise.
+//!
+//! A command is killed with its process group. A process that leaves the group on purpose survives,
+//! and in a container whose first process is the prober, what a command left behind stays as a
+//! zombie: nobody else waits for it.
 
+use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -13,7 +18,7 @@ use crate::run::Run;
 use crate::{Failure, Phase, Reason, Target};
 
 /// The settings of `exec`.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct ExecSettings {
     /// The program and its arguments. There is no shell. The target is in the environment as
     /// `PROBE_TARGET`.
@@ -118,6 +123,18 @@ impl ExecSettings {
             return Err(run.fail(Reason::ExpectMismatch, message));
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for ExecSettings {
+    /// Values of the environment are left out: some are credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let environment: Vec<_> = self.environment.iter().map(|(name, _)| name).collect();
+        f.debug_struct("ExecSettings")
+            .field("command", &self.command)
+            .field("environment", &environment)
+            .field("valid_exit_codes", &self.valid_exit_codes)
+            .finish_non_exhaustive()
     }
 }
 

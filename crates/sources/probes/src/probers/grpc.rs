@@ -1,5 +1,7 @@
 //! `grpc`: a call of `grpc.health.v1.Health/Check`.
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
@@ -17,7 +19,7 @@ use super::http::USER_AGENT;
 use super::hyper_client::{Tasks, hyper_failure};
 
 /// The settings of `grpc`.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct GrpcSettings {
     /// The service to ask about; empty for the server as a whole.
     pub service: String,
@@ -29,6 +31,9 @@ pub struct GrpcSettings {
 
 /// Maximum size of an answer. The expected one has two bytes.
 const MAX_ANSWER: usize = 64 * 1024;
+
+/// How much of it a server may send before it is read: the smallest window that HTTP/2 begins with.
+const WINDOW: u32 = 65_535;
 
 const OK: i32 = 0;
 
@@ -66,6 +71,8 @@ impl GrpcSettings {
         run.enter(Phase::Request);
         let tasks = Tasks::default();
         let connecting = hyper::client::conn::http2::Builder::new(tasks.spawner())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
             .handshake(TokioIo::new(stream))
             .await;
         let (mut sender, connection) = connecting.map_err(|error| hyper_failure(run, &error))?;
@@ -145,6 +152,20 @@ impl GrpcSettings {
         }
         let message = format!("the service is {}", serving.as_str());
         Err(run.fail(Reason::GrpcNotServing, message))
+    }
+}
+
+impl fmt::Debug for GrpcSettings {
+    /// Values of metadata are left out: some are credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let metadata: Vec<_> = self.metadata.iter().map(|(name, _)| name).collect();
+        f.debug_struct("GrpcSettings")
+            .field("service", &self.service)
+            .field("tls", &self.tls)
+            .field("tls_config", &self.tls_config)
+            .field("metadata", &metadata)
+            .field("network", &self.network)
+            .finish()
     }
 }
 

@@ -1,14 +1,16 @@
 //! `http`: a request, its redirects, and what the response must be like.
 //!
-//! Refused by name, as they need libraries that are not in the tree: `fail_if_body_json_matches_cel`
-//! and `fail_if_body_json_not_matches_cel`, `enable_http3`, `oauth2`, `proxy_url` and the other
-//! settings of proxies, `compression: br`.
+//! Refused by name, as they need libraries that are not in the tree:
+//! `fail_if_body_json_matches_cel` and `fail_if_body_json_not_matches_cel`, `enable_http3`,
+//! `oauth2`, `proxy_url` and the other settings of proxies, `compression: br`.
 
 mod body;
 mod connection;
+mod cookies;
 mod credentials;
 mod redirect;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -22,10 +24,15 @@ use crate::target::Place;
 use crate::{Failure, NetworkSettings, ProbeTls, Reason, Secret, Target};
 
 use connection::Request;
+use cookies::Cookies;
 use credentials::Credentials;
 use redirect::Redirect;
 
 /// The settings of `http`.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the settings of `blackbox_exporter`, as they are"
+)]
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
     /// Empty for all of 2xx.
@@ -59,7 +66,7 @@ pub struct HttpSettings {
 }
 
 /// A header of the request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum HeaderSetting {
     Value(HeaderName, HeaderValue),
     Secret(HeaderName, Secret),
@@ -126,13 +133,18 @@ impl HttpSettings {
     /// How much of a body is read if there is no other limit.
     pub const DEFAULT_BODY_LIMIT: u64 = 4 * 1024 * 1024;
     /// How much of a body is kept to match against, whatever the limit.
-    pub const MAX_MATCHED_BODY: u64 = 64 * 1024 * 1024;
+    pub const MAX_MATCHED_BODY: u64 = 16 * 1024 * 1024;
 
     pub(crate) async fn run(&self, run: &mut Run<'_>, target: &Target) -> Result<(), Failure> {
         let Place::Url(url) = &target.place else {
             let message = "the target was parsed for another prober";
             return Err(run.fail(Reason::Internal, message));
         };
+        let hostname = target.hostname.as_deref();
+        if hostname.is_some_and(|name| HeaderValue::try_from(name).is_err()) {
+            let message = "the hostname cannot be the value of a header";
+            return Err(run.fail(Reason::Internal, message));
+        }
         let credentials = Credentials::read(self, run).await?;
         let body = self.request_body(run).await?;
         let mut request = Request {
@@ -141,13 +153,16 @@ impl HttpSettings {
             body,
             is_trusted: true,
         };
+        let mut cookies = Cookies::default();
         let mut redirects = 0;
         run.facts.http_redirects = Some(redirects);
         loop {
-            let headers = self.request_headers(target, &request, &credentials);
+            let mut headers = self.request_headers(target, &request, &credentials);
+            cookies.add_to(&mut headers, &request.url);
             let name = self.server_name(target, &headers, &request, url);
             let exchange = self.exchange(run, &request, headers, &name).await?;
-            self.learn(run, &exchange.head, request.is_tls());
+            Self::learn(run, &exchange.head, request.is_tls());
+            cookies.take_from(&exchange.head.headers, &request.url);
             let next = match Redirect::of(&exchange.head, &request.url) {
                 Some(redirect) if self.follow_redirects => redirect,
                 _ => {
@@ -251,7 +266,7 @@ impl HttpSettings {
             .to_owned()
     }
 
-    fn learn(&self, run: &mut Run<'_>, head: &Parts, is_tls: bool) {
+    fn learn(run: &mut Run<'_>, head: &Parts, is_tls: bool) {
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         run.facts.http_status = Some(head.status.as_u16());
         run.facts.http_version = Some(head.version);
@@ -315,6 +330,17 @@ impl HttpSettings {
         let rule = wanted.find(|rule| headers.contains_key(&rule.header) && !matches(rule))?;
         let (name, regexp) = (&rule.header, rule.regexp.as_str());
         Some(format!("the header {name} does not match {regexp:?}"))
+    }
+}
+
+impl fmt::Debug for HeaderSetting {
+    /// Values are left out: some are credentials, whether they were declared as secrets or not.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            Self::Value(name, _) => ("Value", name),
+            Self::Secret(name, _) => ("Secret", name),
+        };
+        f.debug_tuple(kind).field(name).finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::connect::with_causes;
-use crate::run::{Run, io_reason};
+use crate::run::Run;
 use crate::{Failure, Reason};
 
 /// The tasks of a connection. Dropped, they are aborted.
@@ -55,7 +55,7 @@ pub(crate) fn hyper_failure(run: &Run<'_>, error: &hyper::Error) -> Failure {
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(error) = inner.downcast_ref::<io::Error>() {
-            return run.fail(io_reason(error, run.phase()), message);
+            return run.fail_io(error);
         }
         cause = inner.source();
     }

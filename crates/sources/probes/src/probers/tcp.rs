@@ -2,6 +2,8 @@
 
 mod dialogue;
 
+use std::fmt;
+
 use regex::bytes::Regex;
 
 use crate::run::Run;
@@ -21,7 +23,7 @@ pub struct TcpSettings {
 }
 
 /// A step of a dialogue, in this order: expect, send, start TLS.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct QueryResponse {
     /// Lines are read until one matches.
     pub expect: Option<Regex>,
@@ -32,6 +34,17 @@ pub struct QueryResponse {
     /// Sent with a line feed; groups of `expect` may be used.
     pub send: Option<String>,
     pub starttls: bool,
+}
+
+impl fmt::Debug for QueryResponse {
+    /// What is sent is left out: it may be a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryResponse")
+            .field("expect", &self.expect)
+            .field("sends", &self.send.is_some())
+            .field("starttls", &self.starttls)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TcpSettings {

@@ -10,6 +10,7 @@ use kubevitals_tls::{
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tracing::warn;
 
 use crate::SettingsError;
 
@@ -150,11 +151,17 @@ impl Shared {
             None => self.load()?,
             Some(mut known) => {
                 let now = SystemTime::now();
-                if let Some(roots) = &known.roots {
-                    let _previous_stay = roots.refresh(now);
-                }
-                if let Some(identity) = &known.identity {
-                    let _previous_stays = identity.refresh(now);
+                let roots = known.roots.as_ref().map(|roots| roots.refresh(now));
+                let identity = known.identity.as_ref().map(|own| own.refresh(now));
+                for error in [roots, identity]
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Result::err)
+                {
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        "a file of tls_config cannot be read again; its previous contents are used"
+                    );
                 }
                 known.checked = Instant::now();
                 known

@@ -36,7 +36,7 @@ async fn assert_closed(prober: Prober, is_url: bool) {
         server.address.to_string()
     };
     let target = Target::parse(&target, &prober).unwrap();
-    let context = context(Duration::from_secs(600));
+    let context = context(Duration::from_mins(10));
     let mut running = Box::pin(prober.run(&target, &context));
     tokio::select! {
         outcome = &mut running => panic!("it ended: {outcome:?}"),

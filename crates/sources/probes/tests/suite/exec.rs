@@ -132,7 +132,7 @@ async fn a_run_that_is_dropped_kills_its_command() {
     let script = format!("sleep 1000 & echo $$ $! > {}; wait", file.display());
     let prober = Prober::Exec(Box::new(sh(&script)));
     let target = Target::parse("x", &prober).unwrap();
-    let context = allowing(Duration::from_secs(600));
+    let context = allowing(Duration::from_mins(10));
     let mut running = Box::pin(prober.run(&target, &context));
     let is_written = || std::fs::read_to_string(&file).is_ok_and(|text| text.ends_with('\n'));
     let mut ticks = tokio::time::interval(Duration::from_millis(5));

@@ -16,6 +16,8 @@ use crate::support::{
     Ca, SHORT, Server, assert_failure, assert_success, phases, probe, probe_within, refused,
 };
 
+static HUGE: &[u8] = &[0; 100_000];
+
 /// Answers by the service that is asked about.
 async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
     let service = service_fn(|request: Request<Incoming>| async move {
@@ -31,7 +33,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
             "down" => (b"\0\0\0\0\x02\x08\x02", Some(0)),
             "odd" => (b"\0\0\0\0\x02\x08\x63", Some(0)),
             "cut" => (b"\0\0\0\0\x02\x08\x01", None),
-            "huge" => (&[0; 100_000], Some(0)),
+            "huge" => (HUGE, Some(0)),
             "metadata" if metadata.is_some() => (b"\0\0\0\0\x02\x08\x01", Some(0)),
             "silent" => std::future::pending().await,
             _ => (b"", Some(5)),

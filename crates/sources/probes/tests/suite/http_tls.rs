@@ -12,15 +12,22 @@ use kubevitals_probes::{
 use kubevitals_tls::Alpn;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{Ca, GENEROUS, Server, assert_failure, assert_success, context, ip4, probe};
+use crate::support::{
+    Ca, GENEROUS, SHORT, Server, assert_failure, assert_success, context, ip4, probe, probe_within,
+};
 
 /// A server of HTTP/1.1 and HTTP/2, which answers with the authority that it was asked for.
 async fn https(acceptor: TlsAcceptor) -> Server {
     let server = Server::start(move |stream| {
         let acceptor = acceptor.clone();
         async move {
-            let Ok(stream) = acceptor.accept(stream).await else {
-                return;
+            let stream = match acceptor.accept(stream).into_fallible().await {
+                Ok(stream) => stream,
+                // Closed with something unread, the connection would be reset, and the alert lost.
+                Err((_, mut stream)) => {
+                    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+                    return;
+                }
             };
             let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             let service = service_fn(|request: http::Request<Incoming>| async move {
@@ -150,8 +157,135 @@ async fn the_configured_name_is_not_that_of_where_the_target_redirects_to() {
 }
 
 #[tokio::test]
+async fn a_connection_may_end_without_close_notify_but_not_in_a_body_of_known_length() {
+    let ca = Ca::new("authority");
+    let acceptor = ca.acceptor(&["server.test"], &[Alpn::Http11]);
+    let server = Server::start(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            use tokio::io::AsyncWriteExt as _;
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let head = crate::support::read_head(&mut stream).await;
+            let response: &[u8] = if head.starts_with("GET /known") {
+                b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"
+            } else {
+                b"HTTP/1.1 200 OK\r\n\r\nhello"
+            };
+            let _ = stream.write_all(response).await;
+            let _ = stream.flush().await;
+            // The socket is closed without a word of TLS.
+            let _ = stream.get_mut().0.shutdown().await;
+        }
+    });
+    let server = server.await;
+    let prober = Prober::Http(Box::new(trusting(ca.trusted())));
+    let outcome = probe(&prober, &format!("https://server.test:{}/", server.port())).await;
+    assert_success(&outcome);
+    assert_eq!(outcome.facts.http_body_length, Some(5));
+    let target = format!("https://server.test:{}/known", server.port());
+    let outcome = probe(&prober, &target).await;
+    assert_failure(&outcome, Reason::ReadEof, Phase::Transfer);
+}
+
+#[tokio::test]
+async fn client_certificates_are_presented_if_configured() {
+    let ca = Ca::new("authority");
+    let server = https(ca.strict_acceptor(&["server.test"])).await;
+    let target = format!("https://server.test:{}/", server.port());
+    let with = ProbeTls::new(ca.client_settings()).unwrap();
+    assert_success(&probe(&Prober::Http(Box::new(trusting(with))), &target).await);
+    // With TLS 1.3 the server says so after the handshake.
+    let without = Prober::Http(Box::new(trusting(ca.trusted())));
+    let outcome = probe(&without, &target).await;
+    let failure = outcome.failure.as_ref().unwrap();
+    assert_eq!(failure.reason, Reason::TlsOther, "{outcome:?}");
+    assert!(
+        failure.message.contains("certificate_required"),
+        "{outcome:?}"
+    );
+    let stranger = Ca::new("somebody else");
+    let other = ProbeTls::new(ClientTlsSettings {
+        ca_file: ca.settings().ca_file,
+        ..stranger.client_settings()
+    });
+    let outcome = probe(&Prober::Http(Box::new(trusting(other.unwrap()))), &target).await;
+    let failure = outcome.failure.as_ref().unwrap();
+    assert_eq!(failure.reason, Reason::TlsOther, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn facts_of_tls_are_those_of_the_last_response() {
+    let ca = Ca::new("authority");
+    let last = Server::http("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let location = last.url("/");
+    let acceptor = ca.acceptor(&["server.test"], &[Alpn::Http11]);
+    let first = Server::start(move |stream| {
+        let acceptor = acceptor.clone();
+        let location = location.clone();
+        async move {
+            use tokio::io::AsyncWriteExt as _;
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            crate::support::read_head(&mut stream).await;
+            let response =
+                format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+            let _ = stream.write_all(response.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    let first = first.await;
+    let prober = Prober::Http(Box::new(trusting(ca.trusted())));
+    let outcome = probe(&prober, &format!("https://server.test:{}/", first.port())).await;
+    assert_success(&outcome);
+    assert_eq!(outcome.facts.http_ssl, Some(false));
+    assert_eq!(outcome.facts.tls_version, None);
+    assert_eq!(outcome.facts.certificate_expiry, None);
+}
+
+/// A server of HTTP/2 whose response never comes, or whose body is reset.
+async fn broken_http2(acceptor: TlsAcceptor) -> Server {
+    let server = Server::start(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let service = service_fn(|request: http::Request<Incoming>| async move {
+                if request.uri().path() == "/silent" {
+                    std::future::pending::<()>().await;
+                }
+                let frames = [
+                    Ok(hyper::body::Frame::data(Bytes::from_static(b"part"))),
+                    Err(std::io::Error::other("reset")),
+                ];
+                let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+                Ok::<_, std::convert::Infallible>(Response::new(body))
+            });
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = server.serve_connection(TokioIo::new(stream), service).await;
+        }
+    });
+    server.await
+}
+
+#[tokio::test]
+async fn streams_of_http2_that_are_reset_or_silent_say_which() {
+    let ca = Ca::new("authority");
+    let server = broken_http2(ca.acceptor(&["server.test"], &[Alpn::H2])).await;
+    let prober = Prober::Http(Box::new(trusting(ca.trusted())));
+    let target = format!("https://server.test:{}", server.port());
+    let outcome = probe(&prober, &format!("{target}/reset")).await;
+    let failure = outcome.failure.as_ref().unwrap();
+    assert_eq!(failure.reason, Reason::ConnectReset, "{outcome:?}");
+    let outcome = probe_within(&prober, &format!("{target}/silent"), SHORT).await;
+    assert_failure(&outcome, Reason::ReadTimeout, Phase::Processing);
+}
+
+#[tokio::test]
 async fn a_server_without_tls_is_a_protocol_error() {
-    let server = Server::http("HTTP/1.1 200 OK\r\n\r\n").await;
     let prober = Prober::Http(Box::new(HttpSettings {
         tls_config: ProbeTls::new(ClientTlsSettings {
             insecure_skip_verify: true,
@@ -161,8 +295,6 @@ async fn a_server_without_tls_is_a_protocol_error() {
         network: NetworkSettings::default(),
         ..HttpSettings::default()
     }));
-    // It waits for the end of a request line that does not come: answer with something else.
-    let _ = server;
     let server = Server::start(|mut stream| async move {
         use tokio::io::AsyncWriteExt as _;
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;

@@ -59,6 +59,18 @@ async fn connections_come_from_the_configured_address() {
 }
 
 #[tokio::test]
+async fn the_protocol_of_the_source_is_that_of_the_connection() {
+    let server = Server::silent().await;
+    let prober = tcp(NetworkSettings {
+        source_ip_address: Some("127.0.0.9".parse().unwrap()),
+        ..NetworkSettings::default()
+    });
+    let outcome = probe(&prober, &format!("both.test:{}", server.port())).await;
+    assert_success(&outcome);
+    assert_eq!(outcome.facts.ip_version, Some(4));
+}
+
+#[tokio::test]
 async fn denied_addresses_are_not_connected_to_also_by_redirects() {
     let denied = Server::http("HTTP/1.1 200 OK\r\n\r\nsecret").await;
     let location = format!("http://127.0.0.1:{}/", denied.port());

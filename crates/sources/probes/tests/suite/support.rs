@@ -198,22 +198,61 @@ impl Ca {
 
     /// An acceptor with a certificate for names.
     pub(crate) fn acceptor(&self, names: &[&str], alpn: &[Alpn]) -> TlsAcceptor {
-        self.accepting(params(names, 90 * DAY, DAY), alpn, TlsPolicy::default())
+        self.accepting(&params(names, 90 * DAY, DAY), alpn, TlsPolicy::default())
     }
 
     /// An acceptor whose certificate has expired.
     pub(crate) fn expired_acceptor(&self, names: &[&str]) -> TlsAcceptor {
         let mut params = params(names, DAY, 30 * DAY);
         params.not_after = (SystemTime::now() - DAY).into();
-        self.accepting(params, &[], TlsPolicy::default())
+        self.accepting(&params, &[], TlsPolicy::default())
+    }
+
+    /// An acceptor that requires a client certificate of this authority.
+    pub(crate) fn strict_acceptor(&self, names: &[&str]) -> TlsAcceptor {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier =
+            rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let options = ServerOptions {
+            client_verifier: Some(verifier.build().unwrap()),
+            ..ServerOptions::default()
+        };
+        self.accept(&params(names, 90 * DAY, DAY), &options)
+    }
+
+    /// Writes a client certificate, and returns the settings that present it.
+    pub(crate) fn client_settings(&self) -> ClientTlsSettings {
+        let mut params = params(&["client.test"], 90 * DAY, DAY);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let path = |name| self.folder.path().join(name);
+        std::fs::write(path("client.pem"), certificate.pem()).unwrap();
+        std::fs::write(path("client.key"), key.serialize_pem()).unwrap();
+        ClientTlsSettings {
+            cert_file: Some(path("client.pem")),
+            key_file: Some(path("client.key")),
+            ..self.settings()
+        }
     }
 
     pub(crate) fn accepting(
         &self,
-        params: CertificateParams,
+        params: &CertificateParams,
         alpn: &[Alpn],
         policy: TlsPolicy,
     ) -> TlsAcceptor {
+        let options = ServerOptions {
+            alpn: alpn.to_vec(),
+            policy,
+            ..ServerOptions::default()
+        };
+        self.accept(params, &options)
+    }
+
+    fn accept(&self, params: &CertificateParams, options: &ServerOptions) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let inline = |label, pem: String| PemSource::Inline {
@@ -226,12 +265,7 @@ impl Ca {
             inline("key", key.serialize_pem()),
             SystemTime::now(),
         );
-        let options = ServerOptions {
-            alpn: alpn.to_vec(),
-            policy,
-            ..ServerOptions::default()
-        };
-        let server = ServerTls::new(pair.unwrap(), &options).unwrap();
+        let server = ServerTls::new(pair.unwrap(), options).unwrap();
         TlsAcceptor::from(server.config())
     }
 }

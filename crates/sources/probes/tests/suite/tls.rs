@@ -143,7 +143,7 @@ async fn the_time_of_a_handshake_is_that_of_the_clock() {
 async fn versions_are_limited_as_configured() {
     let ca = Ca::new("authority");
     let policy = TlsPolicy::default().with_tls12_only();
-    let old = serve(ca.accepting(params(&["server.test"], 90 * DAY, DAY), &[], policy)).await;
+    let old = serve(ca.accepting(&params(&["server.test"], 90 * DAY, DAY), &[], policy)).await;
     let both = serve(ca.acceptor(&["server.test"], &[])).await;
     let versions = |min_version, max_version| {
         let settings = ClientTlsSettings {
@@ -215,4 +215,25 @@ async fn a_ca_file_that_is_replaced_is_read_again_and_one_that_is_missing_is_no_
     let outcome = handshake(&tls(missing, Duration::ZERO), &server).await;
     assert_failure(&outcome, Reason::Internal, Phase::Tls);
     assert!(ca.trusted().check().is_ok());
+    // Another authority takes over the file.
+    let prober = tls(ca.trusted(), Duration::ZERO);
+    assert_success(&handshake(&prober, &server).await);
+    let other = Ca::new("somebody else");
+    let path = ca.settings().ca_file.unwrap();
+    std::fs::copy(other.settings().ca_file.unwrap(), &path).unwrap();
+    later().await;
+    let outcome = handshake(&prober, &server).await;
+    assert_failure(&outcome, Reason::TlsUnknownCa, Phase::Tls);
+    // A file that cannot be used does not replace one that can.
+    std::fs::write(&path, "nothing").unwrap();
+    later().await;
+    let outcome = handshake(&prober, &server).await;
+    assert_failure(&outcome, Reason::TlsUnknownCa, Phase::Tls);
+}
+
+/// Lets the time pass after which files are read again.
+async fn later() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(2)).await;
+    tokio::time::resume();
 }

@@ -80,7 +80,7 @@ async fn a_silent_server_ends_by_its_own_limit_or_the_deadline() {
     assert_failure(&outcome, Reason::ReadTimeout, Phase::Request);
     assert_eq!(outcome.facts.datagrams, Some((3, 0)));
     let patient = Prober::Udp(Box::new(UdpSettings {
-        answer_timeout: Duration::from_secs(60),
+        answer_timeout: Duration::from_mins(1),
         ..udp(3, 0.0)
     }));
     let outcome = probe_within(&patient, &address.to_string(), SHORT).await;
@@ -88,7 +88,7 @@ async fn a_silent_server_ends_by_its_own_limit_or_the_deadline() {
     assert_eq!(outcome.facts.datagrams, Some((3, 0)));
     // Datagrams that could not be sent in time count as lost, too.
     let slow = Prober::Udp(Box::new(UdpSettings {
-        packet_interval: Duration::from_secs(60),
+        packet_interval: Duration::from_mins(1),
         ..udp(3, 0.0)
     }));
     let outcome = probe_within(&slow, &address.to_string(), SHORT).await;

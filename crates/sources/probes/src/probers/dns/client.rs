@@ -22,7 +22,8 @@ pub(crate) enum QueryError {
 /// Maximum size of a message.
 const MAX_MESSAGE: usize = 65_535;
 
-/// Sends a query and waits for its answer. Other datagrams are ignored: they may be late, or forged.
+/// Sends a query and waits for its answer. Other datagrams are ignored: they may be late, or
+/// forged.
 pub(crate) async fn ask_udp(
     socket: &UdpSocket,
     question: &Question,

@@ -18,8 +18,8 @@ const RESEND: Duration = Duration::from_secs(1);
 
 const NXDOMAIN: u16 = 3;
 
-/// Asks a server for the addresses of a name: of the preferred protocol, and of the other if there is
-/// none. Names are complete: there is no search list.
+/// Asks a server for the addresses of a name: of the preferred protocol, and of the other if there
+/// is none. Names are complete: there is no search list.
 pub(crate) async fn addresses(
     server: SocketAddr,
     host: &str,

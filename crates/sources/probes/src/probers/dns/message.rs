@@ -1,9 +1,9 @@
 //! DNS messages: queries are encoded, answers decoded.
 //!
-//! Written here, because hickory-proto brings 26 crates that the tree does not have (idna and ICU for
-//! names of other scripts, url), one of them in a second version, for one query and one answer. The
-//! size of all that is decoded is bounded by the size of the message, which is at most 64 KiB, and
-//! names do not loop.
+//! Written here, because hickory-proto brings 26 crates that the tree does not have (idna and ICU
+//! for names of other scripts, url), one of them in a second version, for one query and one answer.
+//! The size of all that is decoded is bounded by the size of the message, which is at most 64 KiB,
+//! and names do not loop.
 
 use thiserror::Error;
 

@@ -147,3 +147,55 @@ fn decompressed(body: &Body, compression: Compression, limit: u64) -> std::io::R
         is_cut: body.is_cut || is_over,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    use super::*;
+
+    const TEXT: &[u8] = b"a text that is a text that is long enough to be shorter when compressed";
+
+    fn whole(bytes: Vec<u8>) -> Body {
+        Body {
+            length: bytes.len() as u64,
+            bytes,
+            is_cut: false,
+        }
+    }
+
+    #[test]
+    fn bodies_are_decompressed_up_to_the_limit() {
+        let level = flate2::Compression::default();
+        let mut gzip = GzEncoder::new(Vec::new(), level);
+        gzip.write_all(TEXT).unwrap();
+        let mut zlib = ZlibEncoder::new(Vec::new(), level);
+        zlib.write_all(TEXT).unwrap();
+        let mut raw = DeflateEncoder::new(Vec::new(), level);
+        raw.write_all(TEXT).unwrap();
+        for (compressed, compression) in [
+            (gzip.finish().unwrap(), Compression::Gzip),
+            (zlib.finish().unwrap(), Compression::Deflate),
+            (raw.finish().unwrap(), Compression::Deflate),
+        ] {
+            let body = whole(compressed.clone());
+            let length = TEXT.len() as u64;
+            let all = decompressed(&body, compression, length).unwrap();
+            assert_eq!(all, whole(TEXT.to_vec()));
+            let part = decompressed(&body, compression, 10).unwrap();
+            assert_eq!((part.bytes.as_slice(), part.is_cut), (&TEXT[..10], true));
+            // What is missing is an error, unless it was left out on purpose.
+            let half = compressed[..compressed.len() / 2].to_vec();
+            let damaged = whole(half);
+            assert!(decompressed(&damaged, compression, length).is_err());
+            let cut = Body {
+                is_cut: true,
+                ..damaged
+            };
+            let cut = decompressed(&cut, compression, length).unwrap();
+            assert!(cut.is_cut && TEXT.starts_with(&cut.bytes));
+        }
+    }
+}

@@ -41,7 +41,9 @@ enum Sender {
 }
 
 /// Maximum size of the head of a response.
-const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEAD: u32 = 64 * 1024;
+/// How much of a body a server may send before it is read, over HTTP/2.
+const WINDOW: u32 = 256 * 1024;
 
 impl Request {
     pub(super) fn is_tls(&self) -> bool {
@@ -99,7 +101,7 @@ impl HttpSettings {
             &[Alpn::Http11]
         };
         let stream = handshake(run, stream, server_name, &self.tls_config, alpn).await?;
-        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(Alpn::H2.as_bytes());
+        let is_http2 = stream.alpn() == Some(Alpn::H2.as_bytes());
         send(run, stream, request, headers, is_http2).await
     }
 }
@@ -122,7 +124,9 @@ async fn send(
         *message.uri_mut() = absolute(&request.url, authority.as_ref()).map_err(invalid)?;
         *message.version_mut() = Version::HTTP_2;
         let connecting = http2::Builder::new(tasks.spawner())
-            .max_header_list_size(MAX_HEAD.try_into().unwrap_or(u32::MAX))
+            .max_header_list_size(MAX_HEAD)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
             .handshake(stream)
             .await;
         let (sender, connection) = connecting.map_err(|error| hyper_failure(run, &error))?;
@@ -136,7 +140,7 @@ async fn send(
         }
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         let connecting = http1::Builder::new()
-            .max_buf_size(MAX_HEAD)
+            .max_buf_size(usize::try_from(MAX_HEAD).unwrap_or(usize::MAX))
             .handshake(stream);
         let connecting = connecting.await;
         let (sender, connection) = connecting.map_err(|error| hyper_failure(run, &error))?;

@@ -75,8 +75,8 @@ impl Dialogue {
         Ok(())
     }
 
-    /// Continues with TLS. What was received in plain text after the last step could be from anyone:
-    /// it is not read as if it had come by TLS.
+    /// Continues with TLS. What was received in plain text after the last step could be from
+    /// anyone: it is not read as if it had come by TLS.
     pub(super) async fn start_tls(
         self,
         run: &mut Run<'_>,
