@@ -1,6 +1,5 @@
 //! The programs that probe, and the servers that they probe.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,7 +34,13 @@ pub(crate) struct Prober {
     kind: Kind,
     program: PathBuf,
     scratch: PathBuf,
-    address: std::cell::Cell<Option<SocketAddr>>,
+}
+
+/// A running prober, and where it answers.
+#[derive(Debug)]
+pub(crate) struct RunningProber {
+    pub(crate) process: Running,
+    client: PlainClient,
 }
 
 #[derive(Debug, Clone)]
@@ -114,7 +119,6 @@ impl Prober {
             kind,
             program,
             scratch: session.scratch.clone(),
-            address: std::cell::Cell::new(None),
         }
     }
 
@@ -146,7 +150,7 @@ impl Prober {
         case: Case,
         targets: &Targets,
         pace: Pace,
-    ) -> Result<Running, BenchError> {
+    ) -> Result<RunningProber, BenchError> {
         let address = free_address().await?;
         let text = match self.kind {
             Kind::Blackbox => case::blackbox_config(targets),
@@ -177,7 +181,7 @@ impl Prober {
             environment: Vec::new(),
             log: self.scratch.join("prober.log"),
         };
-        let mut running = contender.start()?;
+        let mut process = contender.start()?;
         let client = PlainClient::new(address);
         let path = match self.kind {
             Kind::Blackbox => "/-/healthy",
@@ -188,27 +192,24 @@ impl Prober {
             POLL_INTERVAL,
             START_TIMEOUT,
             async || {
-                running.check()?;
+                process.check()?;
                 Ok(client.get(path).await.ok())
             },
         )
         .await?;
-        self.address.set(Some(address));
-        Ok(running)
+        Ok(RunningProber { process, client })
     }
 
     /// Measures the probes of one case.
     pub(crate) async fn measure(
         &self,
-        process: &mut Running,
+        running: &mut RunningProber,
         case: Case,
         servers: &TargetServers,
         pace: Pace,
     ) -> Result<CaseCost, BenchError> {
+        let RunningProber { process, client } = running;
         process.check()?;
-        let address = self.address.get();
-        let address = address.ok_or_else(|| BenchError::NoContender("not started".to_owned()))?;
-        let client = PlainClient::new(address);
         match self.kind {
             Kind::Blackbox | Kind::Endpoint(_) => {
                 let target = case.target(servers.targets())?;
@@ -236,13 +237,13 @@ impl Prober {
             }
             Kind::Scheduled(_) => {
                 sleep(FIRST_RUNS).await;
-                let earlier = runs(&client).await?;
+                let earlier = runs(client).await?;
                 let reached = servers.reached(case).await?;
                 let before = CpuMark::read(process)?;
                 sleep(Duration::from_secs(pace.seconds.into())).await;
                 let cpu = CpuMark::read(process)?.since(before);
                 let reached = servers.reached(case).await?.saturating_sub(reached);
-                let later = runs(&client).await?;
+                let later = runs(client).await?;
                 let succeeded = later.succeeded.saturating_sub(earlier.succeeded);
                 let probes = later.probes.saturating_sub(earlier.probes);
                 self.check(

@@ -195,26 +195,26 @@ async fn measure(
     let (mut probes, mut cpu) = (0_u64, Duration::ZERO);
     let mut running = None;
     for case in Case::ALL {
-        let mut process = match running.take() {
-            Some(process) if !prober.restarts() => process,
+        let mut current = match running.take() {
+            Some(current) if !prober.restarts() => current,
             _ => prober.start(case, servers.targets(), pace).await?,
         };
-        let mut cost = prober.measure(&mut process, case, servers, pace).await?;
+        let mut cost = prober.measure(&mut current, case, servers, pace).await?;
         let each = cost.cpu.as_secs_f64() / cost.probes.max(1) as f64;
         values.insert(format!("cpu.{}", case.key()), each);
         values.append(&mut cost.values);
         probes += cost.probes;
         cpu += cost.cpu;
-        let rss = process.memory()?.resident;
+        let rss = current.process.memory()?.resident;
         values.insert("rss".to_owned(), rss as f64);
         if prober.restarts() {
-            process.stop().await;
+            current.process.stop().await;
         } else {
-            running = Some(process);
+            running = Some(current);
         }
     }
-    if let Some(process) = running {
-        process.stop().await;
+    if let Some(last) = running {
+        last.process.stop().await;
     }
     values.insert("cpu".to_owned(), cpu.as_secs_f64() / probes.max(1) as f64);
     values.insert("probes".to_owned(), probes as f64);
