@@ -208,9 +208,20 @@ impl RunningNode {
             .notify(notice)
             .context("cannot write to standard output")?;
         let serving = server.serve(requested(context.shutdown.clone()));
-        match node {
-            NodeTask::Virtual(node) => {
-                let running = node.run(requested(context.shutdown));
+        node.run(serving, context.shutdown).await
+    }
+}
+
+impl NodeTask {
+    /// Runs until shutdown, beside the server.
+    async fn run(
+        self,
+        serving: impl Future<Output = ()>,
+        shutdown: Shutdown,
+    ) -> Result<(), RunError> {
+        match self {
+            Self::Virtual(node) => {
+                let running = node.run(requested(shutdown));
                 tokio::pin!(serving, running);
                 tokio::select! {
                     result = &mut running => {
@@ -220,7 +231,7 @@ impl RunningNode {
                     () = &mut serving => running.await.map_err(RunError::runtime)?,
                 }
             }
-            NodeTask::Host(pods) => {
+            Self::Host(pods) => {
                 serving.await;
                 pods.shutdown().await;
             }

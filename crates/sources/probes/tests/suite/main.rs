@@ -17,7 +17,6 @@ mod http_faults;
 mod http_redirects;
 mod http_tls;
 mod network;
-mod prober_document;
 mod scheduled;
 mod support;
 mod tcp;
