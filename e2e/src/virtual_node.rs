@@ -63,8 +63,8 @@ impl VirtualNode {
         Ok(node)
     }
 
-    /// Starts a node that has the identity of one, requests its serving certificate from the cluster,
-    /// and waits until it is ready.
+    /// Starts a node that has the identity of one, requests its serving certificate from the
+    /// cluster, and waits until it is ready.
     pub async fn start_as_node(
         namespace: &TestNamespace,
         provider: &str,

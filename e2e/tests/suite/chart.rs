@@ -275,6 +275,55 @@ async fn a_release_serves_changes_and_leaves_nothing_behind() -> anyhow::Result<
     Ok(namespace.finish().await?)
 }
 
+/// Waits until a page of some pod of a component has a line that starts with this.
+async fn until_exposed(namespace: &TestNamespace, component: &str, start: &str) {
+    let script = format!(
+        "for pod in $(kubectl get pods -o name -l app.kubernetes.io/component={component}); do \
+         kubectl get --raw \"/api/v1/namespaces/{}/pods/${{pod#pod/}}:8080/proxy/metrics\"; done",
+        namespace.name()
+    );
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
+    in_time(start, async {
+        loop {
+            ticks.tick().await;
+            let page = namespace.shell(&script).await.unwrap_or_default();
+            if page.lines().any(|line| line.starts_with(start)) {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_prober_and_the_reader_of_nodes_run_with_their_rights() -> anyhow::Result<()> {
+    let cluster = Cluster::from_env().await?;
+    // The DaemonSets tolerate all taints, also those of virtual nodes of other tests.
+    let _alone = cluster.exclusive().await;
+    let namespace = cluster.namespace("chart-nodes").await?;
+    let release = Release::prepare_privileged().await;
+    let values = json!({
+        "server": {"enabled": false},
+        "transitions": {"enabled": false},
+        "node": {"enabled": true},
+        "prober": {"enabled": true, "reportInterval": "2s"},
+    });
+    release
+        .install(&namespace, &values, &[])
+        .await?
+        .succeeded()?;
+    for (component, start) in [
+        ("prober", "kubevitals_prober_cluster_node_condition{"),
+        ("prober", "kubevitals_prober_cluster_nodes_silent"),
+        ("prober-node", "kubevitals_prober_node_condition{"),
+        ("node", "kubevitals_host_"),
+    ] {
+        until_exposed(&namespace, component, start).await;
+    }
+    release.uninstall(&namespace).await?;
+    Ok(namespace.finish().await?)
+}
+
 #[tokio::test]
 async fn what_is_rendered_from_the_chart_is_committed() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;

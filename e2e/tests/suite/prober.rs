@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -294,6 +295,31 @@ fn value(page: &str, name: &str) -> Option<f64> {
         .and_then(|value| value.parse().ok())
 }
 
+/// Starts blackbox_exporter, and waits until it listens.
+async fn blackbox_exporter(
+    namespace: &TestNamespace,
+    file: &Path,
+) -> anyhow::Result<(Background, SocketAddr)> {
+    let address = free_address().await?;
+    let flags = [
+        format!("--config.file={}", file.display()),
+        format!("--web.listen-address={address}"),
+    ];
+    let log = namespace.folder().join("blackbox.log");
+    let program = namespace.cluster().program("blackbox-exporter")?;
+    let mut peer = Background::start(&program, &flags, &log)?;
+    in_time("blackbox_exporter listens", async {
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
+        while TcpStream::connect(address).await.is_err() {
+            peer.must_run()?;
+            ticks.tick().await;
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    Ok((peer, address))
+}
+
 #[tokio::test]
 async fn verdicts_are_those_of_blackbox_exporter() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
@@ -346,23 +372,7 @@ async fn verdicts_are_those_of_blackbox_exporter() -> anyhow::Result<()> {
     ours_text.push_str("\nendpoint:\n  allow_targets: [\"*\"]\n");
     let ours_file = namespace.write("probes.yaml", &ours_text)?;
 
-    let theirs = free_address().await?;
-    let flags = [
-        format!("--config.file={}", theirs_file.display()),
-        format!("--web.listen-address={theirs}"),
-    ];
-    let log = namespace.folder().join("blackbox.log");
-    let program = cluster.program("blackbox-exporter")?;
-    let mut peer = Background::start(&program, &flags, &log)?;
-    in_time("blackbox_exporter listens", async {
-        let mut ticks = tokio::time::interval(POLL_INTERVAL);
-        while TcpStream::connect(theirs).await.is_err() {
-            peer.must_run()?;
-            ticks.tick().await;
-        }
-        anyhow::Ok(())
-    })
-    .await?;
+    let (mut peer, theirs) = blackbox_exporter(&namespace, &theirs_file).await?;
     let flags = [
         "--mode=cluster".to_owned(),
         format!("--probes={}", ours_file.display()),

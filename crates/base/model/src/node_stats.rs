@@ -129,8 +129,8 @@ impl RateBase {
         self.previous.is_some()
     }
 
-    /// Adds a reading at a monotonic time, and returns the rate since the one before. The rate stays
-    /// until its window is long enough, and is absent after a reset of the counter.
+    /// Adds a reading at a monotonic time, and returns the rate since the one before. The rate
+    /// stays until its window is long enough, and is absent after a reset of the counter.
     pub fn add(&mut self, at: Duration, total: CoreNanos) -> Option<CpuUsage> {
         let Some((before, old)) = self.previous else {
             self.previous = Some((at, total));

@@ -20,6 +20,12 @@ use crate::{Alpn, PeerNames, PinnedKey, ReloadingKeyPair, TlsError, TlsPolicy, T
 #[derive(Debug, Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
+    trust: Arc<Trust>,
+}
+
+/// What a configuration was made of. Apart, since thousands of nodes keep a [`ClientTls`] each.
+#[derive(Debug)]
+struct Trust {
     verifier: Arc<dyn ServerCertVerifier>,
     /// `None` if peers are not verified.
     roots: Option<Arc<TrustRoots>>,
@@ -49,12 +55,7 @@ impl ClientTls {
     /// Trusts the authorities that `roots` hold at the time of each handshake.
     pub fn trusting(roots: Arc<TrustRoots>, options: &ClientOptions) -> Result<Self, TlsError> {
         let verifier = verifier(Arc::clone(&roots), None, None);
-        Ok(Self {
-            config: Arc::new(configure(Arc::clone(&verifier), options)?),
-            verifier,
-            roots: Some(roots),
-            has_identity: options.identity.is_some(),
-        })
+        Self::new(verifier, Some(roots), options)
     }
 
     /// Trusts any peer, for `--kubelet-insecure-tls`: an attacker can read requests and forge
@@ -62,11 +63,21 @@ impl ClientTls {
     pub fn dangerous_without_verification(options: &ClientOptions) -> Result<Self, TlsError> {
         let algorithms = shared_provider().signature_verification_algorithms;
         let verifier: Arc<dyn ServerCertVerifier> = Arc::new(NoVerification::new(algorithms));
+        Self::new(verifier, None, options)
+    }
+
+    fn new(
+        verifier: Arc<dyn ServerCertVerifier>,
+        roots: Option<Arc<TrustRoots>>,
+        options: &ClientOptions,
+    ) -> Result<Self, TlsError> {
         Ok(Self {
             config: Arc::new(configure(Arc::clone(&verifier), options)?),
-            verifier,
-            roots: None,
-            has_identity: options.identity.is_some(),
+            trust: Arc::new(Trust {
+                verifier,
+                roots,
+                has_identity: options.identity.is_some(),
+            }),
         })
     }
 
@@ -86,23 +97,25 @@ impl ClientTls {
     }
 
     fn for_one(&self, names: PeerNames, pin: Option<PinnedKey>) -> Self {
-        let Some(roots) = &self.roots else {
+        let Some(roots) = &self.trust.roots else {
             return self.clone();
         };
         let verifier = verifier(Arc::clone(roots), Some(names), pin);
         let config = with_verifier(&self.config, Arc::clone(&verifier));
         Self {
             config: Arc::new(config),
-            verifier,
-            roots: Some(Arc::clone(roots)),
-            has_identity: self.has_identity,
+            trust: Arc::new(Trust {
+                verifier,
+                roots: Some(Arc::clone(roots)),
+                has_identity: self.trust.has_identity,
+            }),
         }
     }
 
     /// Returns a configuration for one handshake at `now` that offers the protocols in `alpn`, and
     /// what the peer presents in it. Peers are verified as by [`config`](Self::config).
     pub fn observed(&self, alpn: &[Alpn], now: SystemTime) -> (Arc<ClientConfig>, ObservedPeer) {
-        let (verifier, peer) = ObservedPeer::observing(Arc::clone(&self.verifier));
+        let (verifier, peer) = ObservedPeer::observing(Arc::clone(&self.trust.verifier));
         let mut config = with_verifier(&self.config, verifier);
         config.alpn_protocols = Alpn::wire(alpn);
         config.time_provider = Arc::new(FixedTime(now));
@@ -117,12 +130,12 @@ impl ClientTls {
 
     /// Returns whether it has a client certificate to send.
     pub fn has_identity(&self) -> bool {
-        self.has_identity
+        self.trust.has_identity
     }
 
     /// Returns the proof that peers are verified, if they are.
     pub fn verified(&self) -> Option<Verified> {
-        self.roots.as_ref().map(|_| Verified(()))
+        self.trust.roots.as_ref().map(|_| Verified(()))
     }
 }
 

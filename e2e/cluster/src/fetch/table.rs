@@ -94,8 +94,8 @@ impl Program {
 
     /// The programs of the end-to-end tests: a cluster, an older kubelet, the metrics-server that
     /// we replace, its own tests, an autoscaler that reads us, a receiver of our traces,
-    /// Prometheus, which scrapes us, the prober that ours is compared with, the linter of the workflow files, and the Helm that installs
-    /// us.
+    /// Prometheus, which scrapes us, the prober that ours is compared with, the linter of the
+    /// workflow files, and the Helm that installs us.
     pub(crate) fn for_e2e() -> Vec<Self> {
         Self::ALL
             .into_iter()

@@ -5,7 +5,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "helpers of tests fail by panicking"
