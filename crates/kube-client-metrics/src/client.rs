@@ -180,13 +180,6 @@ impl ClientOptions {
         not(feature = "rustls-tls"),
         expect(clippy::unused_self, reason = "no other option changes the stack")
     )]
-    #[cfg_attr(
-        not(feature = "rustls-tls"),
-        expect(
-            clippy::unused_self,
-            reason = "connections are timed with the feature only"
-        )
-    )]
     fn stack(&self, config: Config) -> Result<ClientBuilder<Stack>, kube::Error> {
         #[cfg(feature = "rustls-tls")]
         if self.times_connections && config.proxy_url.is_none() && config.auth_info.exec.is_none() {

@@ -9,8 +9,14 @@ use k8s_openapi::api::certificates::v1::{
 use kube::client::Body;
 use kubevitals_model::{SteppedClock, Timestamp};
 use parking_lot::Mutex;
-use rcgen::{CertificateParams, CertificateSigningRequestParams, Issuer, KeyPair};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, Issuer, KeyPair, PublicKeyData,
+    SignatureAlgorithm,
+};
 use tower::service_fn;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::prelude::FromDer as _;
 
 use super::*;
 
@@ -19,6 +25,34 @@ use super::*;
 struct Signer {
     requests: Vec<CertificateSigningRequest>,
     denies: bool,
+}
+
+/// The key of a request.
+struct RequestedKey(Vec<u8>);
+
+impl PublicKeyData for RequestedKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// The subject, the number of names and the key of a request.
+fn requested(pem: &[u8]) -> (String, usize, RequestedKey) {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem).unwrap();
+    let (_, request) = X509CertificationRequest::from_der(&pem.contents).unwrap();
+    let names = request.requested_extensions().unwrap().find_map(|one| {
+        let ParsedExtension::SubjectAlternativeName(names) = one else {
+            return None;
+        };
+        Some(names.general_names.len())
+    });
+    let info = &request.certification_request_info;
+    let key = info.subject_pki.subject_public_key.data.to_vec();
+    (info.subject.to_string(), names.unwrap(), RequestedKey(key))
 }
 
 fn authority() -> Issuer<'static, KeyPair> {
@@ -39,11 +73,18 @@ impl Signer {
                 ..CertificateSigningRequestStatus::default()
             };
         }
-        let pem = String::from_utf8(request.spec.request.0.clone()).unwrap();
-        let mut request = CertificateSigningRequestParams::from_pem(&pem).unwrap();
-        request.params.not_before = UNIX_EPOCH.into();
-        request.params.not_after = (UNIX_EPOCH + Duration::from_secs(1_000_000)).into();
-        let signed = request.signed_by(&authority()).unwrap();
+        let (subject, names, key) = requested(&request.spec.request.0);
+        assert_eq!(subject, "O=system:nodes, CN=system:node:edge-1");
+        assert_eq!(names, 2);
+        let names = ["edge-1".to_owned(), "10.0.0.7".to_owned()];
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "system:node:edge-1");
+        params.not_before = UNIX_EPOCH.into();
+        params.not_after = (UNIX_EPOCH + Duration::from_secs(1_000_000)).into();
+        let signed = params.signed_by(&key, &authority()).unwrap();
         CertificateSigningRequestStatus {
             certificate: Some(ByteString(signed.pem().into_bytes())),
             ..CertificateSigningRequestStatus::default()
@@ -109,7 +150,6 @@ async fn the_cluster_signs_a_certificate_for_the_user_of_the_node() {
     );
     let info = keeper.current().unwrap();
     assert!(info.subject.contains("CN=system:node:edge-1"), "{info:?}");
-    assert!(info.subject.contains("O=system:nodes"), "{info:?}");
     assert_ne!(info.issuer, info.subject);
     let mode = fs::metadata(&keeper.file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
