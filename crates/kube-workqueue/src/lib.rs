@@ -45,7 +45,7 @@
 //! | `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` | updated every 500 ms | the same while there is work, and once after it |
 //!
 //! Reconciliations are reported with controller-runtime's names, as by
-//! [`ControllerObserver`](kube_client_metrics::controller::ControllerObserver), which works for
+//! [`ControllerObserver`], which works for
 //! kube's own `Controller` too: `controller_runtime_reconcile_total{controller,result}`,
 //! `_reconcile_errors_total`, `_reconcile_panics_total`, `_reconcile_time_seconds`,
 //! `_active_workers` and, if [it is set here](Controller::concurrency),
