@@ -9,6 +9,7 @@ mod cluster;
 pub mod demo;
 #[cfg(feature = "dist-files")]
 mod dist_files;
+mod election;
 pub mod explain;
 #[cfg(test)]
 mod generated;

@@ -23,10 +23,11 @@ use kubevitals_prober::{
 };
 use kubevitals_watch::{Reflector, TypedKind, WatchSpec};
 
-use self::config::{LeaseSettings, ModeSettings, Settings};
+use self::config::{ModeSettings, Settings};
 use self::probing::{Probing, ProbingCell};
 use self::providers::StartedProviders;
 use crate::cluster::Cluster;
+use crate::election::LeaseSettings;
 use crate::output::Notice;
 use crate::process::ProcessFlags;
 use crate::role::{Kubeconfig, Role, RoleContext, RoleDefinition, RunningRole, Setup};

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
-use kube_lease::Election;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_inventory::{AddonRules, ApplyTo, SelectorRule};
 use kubevitals_model::{GoDuration, LabelSelector};
@@ -14,6 +13,7 @@ use kubevitals_probes::BUILTIN_PROBES;
 
 use super::flags::{AddonFlags, AddonRule, MeshFlags, ModeName, ProberFlags, StandbyFlags};
 use super::providers::ProviderSettings;
+use crate::election::{LeaseFlags, LeaseSettings};
 
 /// Reads a variable of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -23,7 +23,7 @@ const DEFAULT_PREFIX: &str = "gke-prober";
 
 const DEFAULT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Cloud Monitoring accepts a point of a series every five seconds; others need not be told more
+/// Cloud Monitoring accepts a point of a series every five seconds; others need no report more
 /// often than once a second.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -74,17 +74,6 @@ pub(super) struct ProbeSettings {
     pub(super) metadata_host: String,
 }
 
-/// The Lease of the election.
-#[derive(Debug, Clone)]
-pub(super) struct LeaseSettings {
-    name: String,
-    /// `None` for that of the program.
-    namespace: Option<String>,
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
-}
-
 impl Settings {
     pub(super) fn new(
         flags: &ProberFlags,
@@ -107,7 +96,7 @@ impl Settings {
                 let selector = reports.node_prober_selector.trim();
                 selector_of("node-prober-selector", selector, selector)?;
                 let mode = ModeSettings::Cluster {
-                    lease: LeaseSettings::new(&flags.standby)?,
+                    lease: lease(&flags.standby)?,
                     node_probers: (!selector.is_empty()).then(|| selector.to_owned()),
                     silence: interval.saturating_mul(SILENT_INTERVALS),
                 };
@@ -174,46 +163,19 @@ impl Settings {
     }
 }
 
-impl LeaseSettings {
-    fn new(flags: &StandbyFlags) -> Result<Option<Self>, InvalidSetting> {
-        if !flags.leader_elect {
-            return Ok(None);
-        }
-        let settings = Self {
-            name: flags.leader_elect_resource_name.clone(),
-            namespace: flags.leader_elect_resource_namespace.clone(),
-            lease_duration: positive(
-                "leader-elect-lease-duration",
-                flags.leader_elect_lease_duration,
-            )?,
-            renew_deadline: positive(
-                "leader-elect-renew-deadline",
-                flags.leader_elect_renew_deadline,
-            )?,
-            retry_period: positive("leader-elect-retry-period", flags.leader_elect_retry_period)?,
-        };
-        let problem = settings
-            .election("default", "somebody".to_owned())
-            .validate();
-        problem.map_err(|error| InvalidSetting {
-            flag: "leader-elect",
-            value: "true".to_owned(),
-            problem: error.to_string(),
-            advice: "use 15s, 10s and 2s for lease duration, renew deadline and retry period, or similar proportions"
-                .to_owned(),
-        })?;
-        Ok(Some(settings))
+/// The election of this role.
+fn lease(flags: &StandbyFlags) -> Result<Option<LeaseSettings>, InvalidSetting> {
+    if !flags.leader_elect {
+        return Ok(None);
     }
-
-    /// The election for a candidate.
-    pub(super) fn election(&self, default_namespace: &str, identity: String) -> Election {
-        let namespace = self.namespace.as_deref().unwrap_or(default_namespace);
-        let mut election = Election::new(namespace, &self.name, identity);
-        election.lease_duration = self.lease_duration;
-        election.renew_deadline = self.renew_deadline;
-        election.retry_period = self.retry_period;
-        election
-    }
+    let durations = LeaseFlags {
+        lease_duration: flags.leader_elect_lease_duration,
+        renew_deadline: flags.leader_elect_renew_deadline,
+        retry_period: flags.leader_elect_retry_period,
+    };
+    let name = flags.leader_elect_resource_name.clone();
+    let namespace = flags.leader_elect_resource_namespace.clone();
+    LeaseSettings::new(name, namespace, durations).map(Some)
 }
 
 fn mesh(flags: &MeshFlags, node: &str) -> Result<Option<MeshSettings>, InvalidSetting> {

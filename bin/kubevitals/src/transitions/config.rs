@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kube_lease::Election;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
-use kubevitals_model::{Event, GoDuration, LabelSelector, Pod, parse_field_selector};
+use kubevitals_model::{Event, LabelSelector, Pod, parse_field_selector};
 use kubevitals_transition_metrics::FamilyConfig;
 use kubevitals_transitions::{Facts, Shard, TrackerConfig};
 use kubevitals_transitions_role::TransitionsConfig;
@@ -14,6 +13,7 @@ use kubevitals_watch::{WatchOptions, WatchSpec};
 
 use super::flags::{FamilyFlags, LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
 use super::traces;
+use crate::election::{LeaseFlags, LeaseSettings};
 
 /// The lines of one pod with a hundred containers.
 const MIN_BUFFER: usize = 64 << 10;
@@ -35,17 +35,6 @@ pub(super) struct Settings {
     /// `None` if no traces are sent.
     pub(super) traces: Option<kubevitals_otlp::Settings>,
     pub(super) role: TransitionsConfig,
-}
-
-/// The Lease of the election.
-#[derive(Debug, Clone)]
-pub(super) struct LeaseSettings {
-    name: String,
-    /// `None` for that of the pod.
-    namespace: Option<String>,
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
 }
 
 impl Settings {
@@ -71,7 +60,7 @@ impl Settings {
             kubeconfig: watches.kubeconfig.clone(),
             pods: pods(&flags.pods)?.options(options),
             events,
-            lease: LeaseSettings::new(&flags.standby, flags.pods.shard)?,
+            lease: lease(&flags.standby, flags.pods.shard)?,
             traces: traces::settings(&flags.traces, |name| std::env::var(name).ok())?,
             role: TransitionsConfig {
                 queue,
@@ -106,60 +95,24 @@ impl Settings {
     }
 }
 
-impl LeaseSettings {
-    fn new(flags: &StandbyFlags, shard: Shard) -> Result<Option<Self>, InvalidSetting> {
-        if !flags.leader_elect {
-            return Ok(None);
-        }
-        let duration = |flag, given: GoDuration| {
-            Duration::try_from(given).map_err(|_| InvalidSetting {
-                flag,
-                value: given.to_string(),
-                problem: "it must not be negative".to_owned(),
-                advice: "use a duration such as 15s".to_owned(),
-            })
-        };
-        let name = &flags.leader_elect_resource_name;
-        let settings = Self {
-            // Every shard elects its own leader.
-            name: if shard == Shard::ALL {
-                name.clone()
-            } else {
-                format!("{name}-{}-of-{}", shard.index(), shard.count())
-            },
-            namespace: flags.leader_elect_resource_namespace.clone(),
-            lease_duration: duration(
-                "leader-elect-lease-duration",
-                flags.leader_elect_lease_duration,
-            )?,
-            renew_deadline: duration(
-                "leader-elect-renew-deadline",
-                flags.leader_elect_renew_deadline,
-            )?,
-            retry_period: duration("leader-elect-retry-period", flags.leader_elect_retry_period)?,
-        };
-        let problem = settings
-            .election("default", "somebody".to_owned())
-            .validate();
-        problem.map_err(|error| InvalidSetting {
-            flag: "leader-elect",
-            value: "true".to_owned(),
-            problem: error.to_string(),
-            advice: "use 15s, 10s and 2s for lease duration, renew deadline and retry period, or similar proportions"
-                .to_owned(),
-        })?;
-        Ok(Some(settings))
+/// The election of this role; every shard elects its own leader.
+fn lease(flags: &StandbyFlags, shard: Shard) -> Result<Option<LeaseSettings>, InvalidSetting> {
+    if !flags.leader_elect {
+        return Ok(None);
     }
-
-    /// The election for a candidate.
-    pub(super) fn election(&self, default_namespace: &str, identity: String) -> Election {
-        let namespace = self.namespace.as_deref().unwrap_or(default_namespace);
-        let mut election = Election::new(namespace, &self.name, identity);
-        election.lease_duration = self.lease_duration;
-        election.renew_deadline = self.renew_deadline;
-        election.retry_period = self.retry_period;
-        election
-    }
+    let name = &flags.leader_elect_resource_name;
+    let name = if shard == Shard::ALL {
+        name.clone()
+    } else {
+        format!("{name}-{}-of-{}", shard.index(), shard.count())
+    };
+    let durations = LeaseFlags {
+        lease_duration: flags.leader_elect_lease_duration,
+        renew_deadline: flags.leader_elect_renew_deadline,
+        retry_period: flags.leader_elect_retry_period,
+    };
+    let namespace = flags.leader_elect_resource_namespace.clone();
+    LeaseSettings::new(name, namespace, durations).map(Some)
 }
 
 fn pods(flags: &PodFlags) -> Result<WatchSpec<Pod>, InvalidSetting> {
