@@ -60,13 +60,14 @@ const EVERY_KUBELET: &str = "starts::";
 const THREADS: &str = "--test-threads=2";
 
 /// The programs that tests start besides ours.
-const PEERS: [Program; 7] = [
+const PEERS: [Program; 8] = [
     Program::MetricsServer,
     Program::MetricsServerE2e,
     Program::Otelcol,
     Program::VpaRecommender,
     Program::Prometheus,
     Program::Promtool,
+    Program::BlackboxExporter,
     Program::Helm,
 ];
 

@@ -314,7 +314,6 @@ async fn the_prober_and_the_reader_of_nodes_run_with_their_rights() -> anyhow::R
         .succeeded()?;
     for (component, start) in [
         ("prober", "kubevitals_prober_cluster_node_condition{"),
-        ("prober", "kubevitals_prober_cluster_nodes_silent"),
         ("prober-node", "kubevitals_prober_node_condition{"),
         ("node", "kubevitals_host_"),
     ] {

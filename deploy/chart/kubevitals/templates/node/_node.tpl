@@ -62,8 +62,8 @@
 {{- end -}}
 
 {{/*
-The files of the node have the paths that they have on the node. /proc is there by `hostPID`. `HostToContainer` shows
-cgroup controllers that are mounted later (cgroup v1).
+The files of the node have the paths that they have on the node. /proc is there by `hostPID`. Mounts are not propagated:
+that needs a shared mount on the node, and all controllers of cgroup v1 are mounted before its kubelet.
 */}}
 {{- define "kubevitals.node.mounts" -}}
 - name: state
@@ -72,7 +72,6 @@ cgroup controllers that are mounted later (cgroup v1).
 - name: cgroup
   mountPath: /sys/fs/cgroup
   readOnly: true
-  mountPropagation: HostToContainer
 - name: logs
   mountPath: /var/log
   readOnly: true
