@@ -149,7 +149,7 @@ impl ProbingCell {
     }
 }
 
-/// What the surroundings of this process give to probes.
+/// The variables that this process sets for probes.
 fn variables(settings: &ProbeSettings, kubernetes: &kube::Config) -> Variables {
     let mut variables = Variables::default();
     if let Some(address) = settings.host_ip {

@@ -10,7 +10,7 @@ use crate::config::ProcessConfig;
 use crate::metrics::ProcessMetrics;
 use crate::state::Role;
 
-/// The surroundings of a pod.
+/// The context of a pod.
 pub(crate) struct PodContext {
     pub id: PodId,
     pub config: Arc<ProcessConfig>,

@@ -1,4 +1,4 @@
-//! What a run needs from its surroundings.
+//! The context of a run: clock, deadline, resolver, permissions.
 
 use std::fmt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// What a run needs from its surroundings.
+/// The context of a run.
 #[derive(Debug, Clone)]
 pub struct ProbeContext {
     pub clock: Clock,

@@ -106,8 +106,12 @@ impl Config {
         let patterns = self.allow_targets();
         let matches = |host: &str, port| patterns.iter().any(|pattern| pattern.matches(host, port));
         let allowed = host_and_port(&target).is_some_and(|(host, port)| matches(host, port));
-        if !allowed && !is_of_probe() {
-            return Err(EndpointError::NotAllowed);
+        if !is_of_probe() {
+            if !allowed {
+                return Err(EndpointError::NotAllowed);
+            }
+            // Else an allowed host could send the probe to any other.
+            target = target.with_redirects(patterns);
         }
         if let Some(hostname) = request.hostname.filter(|hostname| !hostname.is_empty()) {
             let port = host_and_port(&target).map_or(0, |(_, port)| port);
@@ -159,7 +163,7 @@ fn host_and_port(target: &Target) -> Option<(&str, u16)> {
 }
 
 impl TargetPattern {
-    fn matches(&self, host: &str, port: u16) -> bool {
+    pub(crate) fn matches(&self, host: &str, port: u16) -> bool {
         if self.port.is_some_and(|own| own != port) {
             return false;
         }

@@ -31,7 +31,7 @@ impl ProbeExecutor {
         *self.allow.write() = Arc::new(allow);
     }
 
-    /// The surroundings of a run that must end within a time.
+    /// The context of a run that must end within a time.
     pub fn context(&self, timeout: std::time::Duration) -> ProbeContext {
         let now = Instant::now();
         ProbeContext {

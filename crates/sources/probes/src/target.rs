@@ -6,7 +6,7 @@ use http::Uri;
 use thiserror::Error;
 
 use crate::run::Run;
-use crate::{Failure, ProbeTls, Prober, Reason};
+use crate::{Failure, ProbeTls, Prober, Reason, TargetPattern};
 
 /// What is probed, parsed for one prober.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Target {
     pub(crate) place: Place,
     /// Replaces the name of the target in the request and in the verification of its certificate.
     pub(crate) hostname: Option<Arc<str>>,
+    /// Where redirects may lead besides the target's own host and port; `None` for anywhere.
+    pub(crate) redirects: Option<Arc<[TargetPattern]>>,
 }
 
 /// Where a target is.
@@ -67,6 +69,7 @@ impl Target {
             text: text.into(),
             place,
             hostname: None,
+            redirects: None,
         })
     }
 
@@ -74,6 +77,13 @@ impl Target {
     #[must_use]
     pub fn with_hostname(mut self, hostname: &str) -> Self {
         self.hostname = Some(hostname.into());
+        self
+    }
+
+    /// Limits redirects to the target's own host and port and to what matches.
+    #[must_use]
+    pub(crate) fn with_redirects(mut self, patterns: &[TargetPattern]) -> Self {
+        self.redirects = Some(patterns.into());
         self
     }
 

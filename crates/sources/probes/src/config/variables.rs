@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What the surroundings give: the node's address, the API server, the files of the service
+/// Values of the environment: the node's address, the API server, the files of the service
 /// account. The role fills them in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variables(BTreeMap<String, String>);

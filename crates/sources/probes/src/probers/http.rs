@@ -177,6 +177,11 @@ impl HttpSettings {
             }
             run.facts.http_redirects = Some(redirects);
             request = match next {
+                Redirect::To(next) if !redirect::is_allowed(&next, url, target) => {
+                    let to = redirect::authority(&next);
+                    let message = format!("a redirect to {to} leads to no allowed target");
+                    return Err(run.fail(Reason::NotAllowed, message));
+                }
                 Redirect::To(next) => request.redirected(next, url, exchange.head.status),
                 Redirect::Invalid(location) => {
                     let message = format!("a redirect to {location:?} cannot be followed");

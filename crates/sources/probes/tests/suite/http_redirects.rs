@@ -1,11 +1,13 @@
 //! Redirects, and what is sent along.
 
 use http::{HeaderName, HeaderValue, Method};
-use kubevitals_probes::{HeaderSetting, HttpSettings, Secret};
+use kubevitals_probes::{
+    Config, EndpointRequest, HeaderSetting, HttpSettings, Reason, Secret, Variables,
+};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::http::{http, recording};
-use crate::support::{Server, assert_success, phases, probe, read_head};
+use crate::support::{GENEROUS, Server, assert_success, context, phases, probe, read_head};
 
 #[tokio::test]
 async fn redirects_are_followed_and_their_phases_added_up() {
@@ -140,4 +142,45 @@ async fn cookies_are_sent_back_within_a_run_only() {
     assert_success(&probe(&prober, &server.url("/login")).await);
     let outcome = probe(&prober, &server.url("/")).await;
     assert_eq!(outcome.facts.http_status, Some(401));
+}
+
+/// A host that `/probe` may reach must not be a way to the hosts that it may not.
+#[tokio::test]
+async fn a_request_of_probe_is_not_redirected_to_a_target_that_is_not_allowed() {
+    let (hidden, mut heads) = recording().await;
+    let location = hidden.url("/secret");
+    let first = Server::start(move |mut stream| {
+        let location = location.clone();
+        async move {
+            let head = read_head(&mut stream).await;
+            let to = if head.starts_with("GET /a ") {
+                "/b".to_owned()
+            } else {
+                location
+            };
+            let response =
+                format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+            let _ = stream.write_all(response.as_bytes()).await;
+        }
+    });
+    let first = first.await;
+    let (target, port) = (
+        first.url("/a"),
+        first.url("/a").parse::<http::Uri>().unwrap(),
+    );
+    let port = port.port_u16().unwrap();
+    let text = format!("endpoint: {{allow_targets: ['127.0.0.1:{port}']}}");
+    let config = Config::parse(&text, &Variables::default()).unwrap();
+    let request = EndpointRequest {
+        target: Some(&target),
+        ..EndpointRequest::default()
+    };
+    let allowed = config.endpoint(&request).unwrap();
+    let context = context(GENEROUS);
+    let outcome = allowed.module.prober.run(&allowed.target, &context).await;
+    let failure = outcome.failure.unwrap();
+    assert_eq!(failure.reason, Reason::NotAllowed, "{failure:?}");
+    // It was redirected on its own host.
+    assert_eq!(outcome.facts.http_redirects, Some(2));
+    assert!(heads.try_recv().is_err());
 }

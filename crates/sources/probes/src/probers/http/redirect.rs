@@ -3,6 +3,8 @@
 use http::response::Parts;
 use http::{StatusCode, Uri, header};
 
+use crate::Target;
+
 /// Where a response redirects to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
@@ -45,6 +47,21 @@ pub(super) fn authority(url: &Uri) -> String {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     }
+}
+
+/// Whether a probe of `target`, which is at `own`, may be redirected to a URL.
+pub(super) fn is_allowed(url: &Uri, own: &Uri, target: &Target) -> bool {
+    let Some(patterns) = &target.redirects else {
+        return true;
+    };
+    let place = |url: &Uri| (host(url).to_ascii_lowercase(), port(url));
+    let (to, port) = place(url);
+    place(own) == (to.clone(), port) || patterns.iter().any(|one| one.matches(&to, port))
+}
+
+fn port(url: &Uri) -> u16 {
+    let is_tls = url.scheme_str() == Some("https");
+    url.port_u16().unwrap_or(if is_tls { 443 } else { 80 })
 }
 
 /// Resolves a reference by the rules of RFC 3986.
